@@ -161,7 +161,8 @@ pub fn describe(object: &Bound<'_, PyAny>, name: &str) -> PyResult<HostMemory> {
         })?;
         match describe(object.as_ptr(), tensor.as_mut_ptr()) {
             0 => tensor.assume_init_ref().memory(name, false),
-            _ => Err(PyErr::fetch(py)),
+            _ => Err(PyErr::take(py)
+                .unwrap_or_else(|| PyTypeError::new_err(format!("{name} is none that DLPack describes")))),
         }
     }
 }

@@ -206,7 +206,7 @@ def test_memory_that_a_type_describes(comm):
     refused(TypeError, memory, described(array, device=(2, 3)), words="the CUDA device 3")
     refused(TypeError, memory, described(array, version=(2, 0)), words="version 1")
     refused(TypeError, memory, described(array, describe=DESCRIBE()), words="version 1")
-    refused(SystemError, memory, described(array, describe=DESCRIBE(lambda _, tensor: -1)), words="none was set")
+    refused(TypeError, memory, described(array, describe=DESCRIBE(lambda _, tensor: -1)), words="none that DLPack describes")
     refused(AttributeError, memory, array, words="__dlpack_c_exchange_api__")
     wrong = new_capsule(1, b"another name", None)
     refused(ValueError, memory, type("Wrong", (), {"__dlpack_c_exchange_api__": wrong})(), words="incorrect name")
