@@ -1,15 +1,19 @@
-//! Tensors of other libraries through DLPack: memory of the host that an object exports by `__dlpack__`, as PyTorch's do.
+//! Tensors of other libraries through DLPack: memory of the host that an object exports by `__dlpack__`, as PyTorch's do, or that a C
+//! function of its type describes.
 //!
 //! The structures are those of version 1 of the DLPack standard, and those before it. Invariant **T (tensor)**: a capsule with one of
 //! its names holds the address of such a structure, which is valid until its deleter is called; whoever renames the capsule calls it once.
+//! That of a type's functions is valid for ever.
 #![allow(unsafe_code)]
 
 use earlybird::{DType, Datatype};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi::{self, c_str};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyCapsule};
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::slice;
 
@@ -54,6 +58,16 @@ struct ManagedVersioned {
     deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
     flags: u64,
     tensor: Tensor,
+}
+
+/// The functions of a library for the tensors of one type; the other ones are not called.
+#[repr(C)]
+struct Exchange {
+    major: u32,
+    minor: u32,
+    older: *const c_void,
+    others: [*const c_void; 3],
+    describe: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut Tensor) -> c_int>,
 }
 
 /// The flags of memory that cannot be written, and of a copy, in which nobody would see what is written.
@@ -132,6 +146,27 @@ pub fn borrow(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<(Borrowe
     Ok(Some((borrowed, memory)))
 }
 
+/// Describes the memory of an object whose type has functions of C for that (`__dlpack_c_exchange_api__`); it stays while the object has
+/// no other memory.
+pub fn describe(object: &Bound<'_, PyAny>, name: &str) -> PyResult<HostMemory> {
+    let py = object.py();
+    let capsule = object.get_type().getattr(intern!(py, "__dlpack_c_exchange_api__"))?;
+    let mut tensor = MaybeUninit::zeroed();
+    // SAFETY: T; the object is of the type that has the functions. One that returns 0 has filled in the tensor.
+    unsafe {
+        let exchange = ffi::PyCapsule_GetPointer(capsule.as_ptr(), c_str!("dlpack_exchange_api").as_ptr());
+        let exchange = exchange.cast::<Exchange>().as_ref().ok_or_else(|| PyErr::fetch(py))?;
+        let describe = exchange.describe.filter(|_| exchange.major == 1).ok_or_else(|| {
+            PyTypeError::new_err(format!("{name} has no functions of version 1 of DLPack that describe it"))
+        })?;
+        match describe(object.as_ptr(), tensor.as_mut_ptr()) {
+            0 => tensor.assume_init_ref().memory(name, false),
+            _ => Err(PyErr::take(py)
+                .unwrap_or_else(|| PyTypeError::new_err(format!("{name} is none that DLPack describes")))),
+        }
+    }
+}
+
 impl Borrowed {
     fn memory(&self, name: &str) -> PyResult<HostMemory> {
         // SAFETY: T. Of another major version only the fields before the flags are known.
@@ -147,15 +182,21 @@ impl Borrowed {
                 Origin::Versioned(at) => (&at.as_ref().tensor, at.as_ref().flags & NOT_WRITTEN != 0),
             }
         };
-        check_device(name, tensor.device.kind, tensor.device.number)?;
-        let datatype = datatype(name, tensor.element)?;
-        let dimensions = usize::try_from(tensor.ndim).map_err(|_| no_shape(name))?;
+        tensor.memory(name, is_readonly)
+    }
+}
+
+impl Tensor {
+    fn memory(&self, name: &str, is_readonly: bool) -> PyResult<HostMemory> {
+        check_device(name, self.device.kind, self.device.number)?;
+        let datatype = datatype(name, self.element)?;
+        let dimensions = usize::try_from(self.ndim).map_err(|_| no_shape(name))?;
         let numbers = |at: *const i64| match dimensions > 0 && !at.is_null() {
             // SAFETY: T: both have a number for each dimension, unless they are null.
             true => Some(unsafe { slice::from_raw_parts(at, dimensions) }),
             false => None,
         };
-        let shape = numbers(tensor.shape).unwrap_or_default();
+        let shape = numbers(self.shape).unwrap_or_default();
         if shape.len() != dimensions {
             return Err(no_shape(name));
         }
@@ -164,16 +205,16 @@ impl Borrowed {
         let (Some(count), Some(_)) = (count, bytes.filter(|bytes| isize::try_from(*bytes).is_ok())) else {
             return Err(no_shape(name));
         };
-        if count > 0 && numbers(tensor.strides).is_some_and(|strides| !are_contiguous(shape, strides)) {
+        if count > 0 && numbers(self.strides).is_some_and(|strides| !are_contiguous(shape, strides)) {
             return Err(PyValueError::new_err(format!(
                 "{name} is not contiguous; give a copy, as its method contiguous() makes it"
             )));
         }
-        let offset = usize::try_from(tensor.byte_offset).map_err(|_| no_shape(name))?;
-        if count > 0 && tensor.data.is_null() {
+        let offset = usize::try_from(self.byte_offset).map_err(|_| no_shape(name))?;
+        if count > 0 && self.data.is_null() {
             return Err(PyValueError::new_err(format!("{name} is a tensor without memory; give one that has some")));
         }
-        Ok(HostMemory { address: tensor.data.wrapping_add(offset), count, datatype, is_readonly })
+        Ok(HostMemory { address: self.data.wrapping_add(offset), count, datatype, is_readonly })
     }
 }
 
@@ -232,7 +273,7 @@ fn datatype(name: &str, element: ElementType) -> PyResult<Datatype> {
         (6, 8, 1) => DType::Bool,
         _ => {
             let all = u32::from(bits) * u32::from(lanes);
-            return match bits > 0 && bits % 8 == 0 && lanes > 0 {
+            return match all > 0 && all % 8 == 0 {
                 true => Ok(Datatype::Opaque(all as usize / 8)),
                 false => Err(PyTypeError::new_err(format!(
                     "{name} has elements of {all} bits; give elements of whole bytes"

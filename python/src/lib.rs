@@ -44,6 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<messages::PyTransfer>()?;
     module.add_class::<nodes::Listener>()?;
     module.add_class::<memory::Memory>()?;
+    module.add_function(wrap_pyfunction!(memory::memory, module)?)?;
     module.add_class::<shared_memory::SharedMemory>()?;
     module.add_class::<op::PyOp>()?;
     op::add_operators(module)?;

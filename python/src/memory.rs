@@ -1,7 +1,7 @@
-//! Memory by address, for objects without the buffer protocol whose element type Python's formats lack: tensors.
+//! Memory of tensors as the C functions of their library show it: without a call of Python, and for types that Python's formats lack.
 
-use earlybird::{DType, Datatype};
-use pyo3::exceptions::PyValueError;
+use crate::dlpack::{self, HostMemory};
+use earlybird::Datatype;
 use pyo3::prelude::*;
 
 /// `count` elements of a type at an address, which lie there and are writable as long as `owner` lives: invariant C of the crate.
@@ -13,27 +13,10 @@ pub struct Memory {
     pub owner: Py<PyAny>,
 }
 
-#[pymethods]
-impl Memory {
-    /// Describes `count` elements of the type with this name (`f32`, `bf16`, `complex-f64`; `bytes-N` for N bytes that are only
-    /// moved) at `address`, in memory that `owner` keeps.
-    #[new]
-    fn new(address: usize, count: usize, dtype: &str, owner: Py<PyAny>) -> PyResult<Self> {
-        let datatype = match dtype.strip_prefix("bytes-").map(str::parse) {
-            Some(Ok(bytes @ 1..)) => Some(Datatype::Opaque(bytes)),
-            _ => DType::ALL.into_iter().find(|known| known.name() == dtype).map(Datatype::from),
-        };
-        let datatype = datatype.ok_or_else(|| {
-            let names: Vec<&str> = DType::ALL.iter().map(|known| known.name()).collect();
-            PyValueError::new_err(format!("there is no type {dtype:?}; use one of {}, bytes-N", names.join(", ")))
-        })?;
-        let bytes = count.checked_mul(datatype.size()).filter(|bytes| isize::try_from(*bytes).is_ok());
-        let fits = bytes.is_some_and(|bytes| address.checked_add(bytes).is_some());
-        if count > 0 && (address == 0 || !fits) {
-            return Err(PyValueError::new_err(format!(
-                "{count} elements of {dtype} cannot lie at address {address:#x}"
-            )));
-        }
-        Ok(Memory { address, count, datatype, owner })
-    }
+/// The memory of a contiguous tensor of the host, which must not be given other memory meanwhile. Gradients and the bits of lazy
+/// conjugates are not looked at.
+#[pyfunction]
+pub fn memory(tensor: &Bound<'_, PyAny>) -> PyResult<Memory> {
+    let HostMemory { address, count, datatype, .. } = dlpack::describe(tensor, "the tensor")?;
+    Ok(Memory { address: address.expose_provenance(), count, datatype, owner: tensor.clone().unbind() })
 }

@@ -6,6 +6,7 @@ import gc
 import earlybird
 import numpy as np
 from earlybird import IN_PLACE, Op
+from earlybird._native import memory
 from support import main, refused
 
 ELEMENTS = {"i1": (0, 8), "i2": (0, 16), "i4": (0, 32), "i8": (0, 64), "u1": (1, 8), "u2": (1, 16), "u4": (1, 32), "u8": (1, 64)}
@@ -41,6 +42,15 @@ class Versioned(ctypes.Structure):
         ("flags", ctypes.c_uint64),
         ("tensor", TensorOfC),
     ]
+
+
+DESCRIBE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(TensorOfC))
+
+
+class Functions(ctypes.Structure):
+    """What a type has as `__dlpack_c_exchange_api__`."""
+
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("older", ctypes.c_void_p), ("others", ctypes.c_void_p * 3), ("describe", DESCRIBE)]
 
 
 new_capsule = ctypes.pythonapi.PyCapsule_New
@@ -164,6 +174,42 @@ def test_what_numpy_lends(comm):
     array = np.ones(7)
     comm.Allreduce(IN_PLACE, Hidden(array))
     assert (array == comm.size).all()
+
+
+def described(array, version=(1, 3), describe=None, **fields):
+    """An object of a type whose functions of C describe the array's memory."""
+
+    @DESCRIBE
+    def fill(_, tensor):
+        dimensions = ctypes.c_int64 * array.ndim
+        shape, strides = dimensions(*array.shape), dimensions(*(stride // array.itemsize for stride in array.strides))
+        element = ELEMENTS.get(array.dtype.str[1:], ELEMENTS["?"])
+        tensor[0] = TensorOfC(array.ctypes.data, (1, 0), array.ndim, *element, 1, shape, strides, 0)
+        for name, value in fields.items():
+            setattr(tensor[0], name, value)
+        kept.append((shape, strides))
+        return 0
+
+    kept = [fill, functions := Functions(version, None, (None,) * 3, fill if describe is None else describe)]
+    capsule = new_capsule(ctypes.addressof(functions), b"dlpack_exchange_api", None)
+    return type("Described", (), {"__dlpack_c_exchange_api__": capsule, "kept": kept})()
+
+
+def test_memory_that_a_type_describes(comm):
+    for dtype in ELEMENTS:
+        array = np.ones((2, 3), dtype)
+        comm.Allreduce(IN_PLACE, memory(described(array)), earlybird.LOR if dtype == "?" else earlybird.SUM)
+        assert (array == (1 if dtype == "?" else comm.size)).all(), (dtype, array)
+
+    array = np.ones((4, 6))
+    refused(ValueError, memory, described(array[:, ::2]), words="contiguous")
+    refused(TypeError, memory, described(array, device=(2, 3)), words="the CUDA device 3")
+    refused(TypeError, memory, described(array, version=(2, 0)), words="version 1")
+    refused(TypeError, memory, described(array, describe=DESCRIBE()), words="version 1")
+    refused(TypeError, memory, described(array, describe=DESCRIBE(lambda _, tensor: -1)), words="none that DLPack describes")
+    refused(AttributeError, memory, array, words="__dlpack_c_exchange_api__")
+    wrong = new_capsule(1, b"another name", None)
+    refused(ValueError, memory, type("Wrong", (), {"__dlpack_c_exchange_api__": wrong})(), words="incorrect name")
 
 
 def test_what_is_refused(comm):

@@ -5,14 +5,14 @@ import threading
 
 import torch.distributed as dist
 
-from .._native import IN_PLACE
+from .._native import IN_PLACE, memory
 from ..errors import Usage
 from ._join import join
 from ._messages import Messages
-from ._profile import recorded
+from ._profile import is_recording, recorded
 from ._report import write_summary
-from ._tensors import concatenate, contiguous, copy_back, empty, is_block, memory, operator, room, take_apart
-from ._work import Carried, Started
+from ._tensors import concatenate, contiguous, empty, is_block, operator, room, take_apart
+from ._work import Carried, Started, Waited
 
 
 def overlaps(value):
@@ -32,17 +32,24 @@ class Collectives(Messages):
         self._lock = threading.Lock()
         self._rank, self._size, self._calls = rank, size, 0
         self._overlaps = overlaps(os.environ.get("EARLYBIRD_TORCH_OVERLAP", "off"))
+        self._waited = Waited(self._call)
 
     def _call(self, name, *args):
-        with self._lock, recorded(name):
+        with self._lock:
             self._calls += 1
-            return getattr(self._comm, name)(*args)
+            call = getattr(self._comm, name)
+            if is_recording():
+                with recorded(name):
+                    return call(*args)
+            return call(*args)
 
-    def _work(self, tensors):
+    def _work(self, tensors, opts):
         """The work that a method makes its calls with and returns."""
-        # One kind for all calls of a group, also where the caller waits at once: a started call and one that blocks are different
-        # calls, and in torch some ranks may wait at once where others do not.
-        return (Started if self._overlaps else Carried)(self, tensors)
+        # All calls of a group are started or none is, also where the caller waits at once: a started call and one that blocks are
+        # different calls, and in torch some ranks may wait at once where others do not.
+        if self._overlaps:
+            return Started(self._call, self._lock, tensors)
+        return self._waited if opts is not None and not opts.asyncOp else Carried(self._call, tensors)
 
     def getBackendName(self):
         return "earlybird"
@@ -76,35 +83,35 @@ class Collectives(Messages):
 
     def allreduce(self, tensors, opts=None):
         op = dist.ReduceOp(dist.ReduceOp.SUM) if opts is None else opts.reduceOp
-        work = self._work(tensors)
+        work = self._work(tensors, opts)
         for tensor in tensors:
             plain = contiguous(tensor)
             work.call("Allreduce", IN_PLACE, memory(plain), operator(op, tensor))
-            work.then(copy_back, tensor, plain)
+            work.copy_back(tensor, plain)
         return work
 
     def allreduce_coalesced(self, tensors, opts=None):
         if len(tensors) < 2 or len({tensor.dtype for tensor in tensors}) > 1:
             return self.allreduce(tensors, opts)
         flat = concatenate(tensors)
-        work = self._work(tensors)
+        work = self._work(tensors, opts)
         work.call("Allreduce", IN_PLACE, memory(flat), operator(opts.reduceOp, flat))
         work.then(take_apart, flat, tensors)
         return work
 
     def reduce(self, tensors, opts):
-        work = self._work(tensors)
+        work = self._work(tensors, opts)
         for tensor in tensors:
             plain, op = contiguous(tensor), operator(opts.reduceOp, tensor)
             if self._rank == opts.rootRank:
                 work.call("Reduce", IN_PLACE, memory(plain), op, opts.rootRank)
-                work.then(copy_back, tensor, plain)
+                work.copy_back(tensor, plain)
             else:
                 work.call("Reduce", memory(plain), None, op, opts.rootRank)
         return work
 
     def reduce_scatter(self, outputs, inputs, opts):
-        work = self._work(outputs)
+        work = self._work(outputs, opts)
         for output, parts in zip(outputs, inputs, strict=True):
             counts = [part.numel() for part in parts]
             self._reduce_scatter(work, output, concatenate(parts), counts, opts.reduceOp)
@@ -116,7 +123,7 @@ class Collectives(Messages):
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts):
-        work = self._work(outputs)
+        work = self._work(outputs, opts)
         for output, input in zip(outputs, inputs, strict=True):
             self._reduce_scatter(work, output, contiguous(input), None, opts.reduceOp)
         return work
@@ -130,20 +137,20 @@ class Collectives(Messages):
             return
         plain = contiguous(output)
         work.call("Reduce_scatter", memory(input), memory(plain), counts, op)
-        work.then(copy_back, output, plain)
+        work.copy_back(output, plain)
 
     # Data movement
 
     def broadcast(self, tensors, opts):
-        work = self._work(tensors)
+        work = self._work(tensors, opts)
         for tensor in tensors:
             plain = contiguous(tensor)
             work.call("Bcast", memory(plain), opts.rootRank)
-            work.then(copy_back, tensor, plain)
+            work.copy_back(tensor, plain)
         return work
 
     def allgather(self, outputs, inputs, opts=None):
-        work = self._work(outputs)
+        work = self._work(outputs, opts)
         for parts, input in zip(outputs, inputs, strict=True):
             counts, plain = [part.numel() for part in parts], contiguous(input)
             flat = empty(sum(counts), input)
@@ -161,13 +168,13 @@ class Collectives(Messages):
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
-        work = self._work(outputs)
+        work = self._work(outputs, opts)
         for output, input in zip(outputs, inputs, strict=True):
             whole, part = room(output), contiguous(input)
             # FSDP2 gathers in place.
             contribution = IN_PLACE if is_block(part, whole, self._rank) else memory(part)
             work.call("Allgather", contribution, memory(whole))
-            work.then(copy_back, output, whole)
+            work.copy_back(output, whole)
         return work
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -177,7 +184,7 @@ class Collectives(Messages):
         if self._rank != opts.rootRank:
             return self.gather_single(None, input, opts)
         [parts] = outputs
-        work, plain = self._work(parts), contiguous(input)
+        work, plain = self._work(parts, opts), contiguous(input)
         flat = empty(sum(part.numel() for part in parts), input)
         work.call("Gather", memory(plain), memory(flat), opts.rootRank)
         work.then(take_apart, flat, parts)
@@ -186,29 +193,29 @@ class Collectives(Messages):
     def gather_single(self, output, input, opts):
         plain = contiguous(input)
         if self._rank != opts.rootRank:
-            work = self._work([])
+            work = self._work([], opts)
             work.call("Gather", memory(plain), None, opts.rootRank)
             return work
-        work, whole = self._work([output]), contiguous(output)
+        work, whole = self._work([output], opts), contiguous(output)
         work.call("Gather", memory(plain), memory(whole), opts.rootRank)
-        work.then(copy_back, output, whole)
+        work.copy_back(output, whole)
         return work
 
     gather_into_tensor = gather_single
 
     def scatter(self, outputs, inputs, opts):
         [output] = outputs
-        work, plain = self._work(outputs), contiguous(output)
+        work, plain = self._work(outputs, opts), contiguous(output)
         send = memory(concatenate(inputs[0])) if self._rank == opts.rootRank else None
         work.call("Scatter", send, memory(plain), opts.rootRank)
-        work.then(copy_back, output, plain)
+        work.copy_back(output, plain)
         return work
 
     def all_to_all_single(self, output, input, output_splits, input_splits, opts=None):
-        work, send, recv = self._work([output]), contiguous(input), contiguous(output)
+        work, send, recv = self._work([output], opts), contiguous(input), contiguous(output)
         counts = self._split(send, input_splits), self._split(recv, output_splits)
         work.call("Alltoallv", [memory(send), counts[0]], [memory(recv), counts[1]])
-        work.then(copy_back, output, recv)
+        work.copy_back(output, recv)
         return work
 
     alltoall_base = all_to_all_single
@@ -221,7 +228,7 @@ class Collectives(Messages):
         return [row * split for split in splits]
 
     def alltoall(self, outputs, inputs, opts=None):
-        work, send = self._work(outputs), concatenate(inputs)
+        work, send = self._work(outputs, opts), concatenate(inputs)
         recv = empty(sum(output.numel() for output in outputs), outputs[0])
         counts = [[tensor.numel() for tensor in tensors] for tensors in (inputs, outputs)]
         work.call("Alltoallv", [memory(send), counts[0]], [memory(recv), counts[1]])
@@ -229,7 +236,7 @@ class Collectives(Messages):
         return work
 
     def barrier(self, opts=None):
-        work = self._work([])
+        work = self._work([], opts)
         work.call("Barrier")
         return work
 

@@ -5,16 +5,16 @@ A message is started when its method is called, and goes on while its rank waits
 
 import threading
 
-from ._tensors import contiguous, copy_back, memory, room
-from ._work import Carried, Started
+from .._native import memory
+from ._tensors import contiguous, room
+from ._work import Started, Waited
 
 
 class Transferred(Started):
     """Messages under way. A lock of their own: other threads may use the group while one waits for a message."""
 
     def __init__(self, tensors):
-        super().__init__(self, tensors)
-        self._lock = threading.Lock()
+        super().__init__(None, threading.Lock(), tensors)
         self._last = None
 
     def add(self, transfer):
@@ -52,7 +52,7 @@ class Messages:
         for tensor in tensors:
             plain = room(tensor)
             work.add(self._messages.Irecv(memory(plain), src, tag))
-            work.then(copy_back, tensor, plain)
+            work.copy_back(tensor, plain)
         return self._begun(work)
 
     def recvAnysource(self, tensors, tag=0):
@@ -73,7 +73,7 @@ class Messages:
     def endCoalescing(self, device_type=None):
         works, self._coalesced = self._coalesced, None
         if not works:
-            return Carried(self, [])
+            return Waited(None)
         together = Transferred([])
         for work in works:
             together.join(work)

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 
-from torch.autograd import _profiler_enabled
+from torch.autograd import _profiler_enabled as is_recording
 from torch.autograd.profiler import record_function
 
 _NAMES = {
@@ -18,16 +18,13 @@ _NAMES = {
     "alltoallv": "all_to_all",
     "barrier": "barrier",
 }
-_NOTHING = nullcontext()
 
 
 def recorded(call):
-    """A context in which a call of a communicator, blocking or started, is carried out."""
-    if not _profiler_enabled():
-        return _NOTHING
+    """A context in which a call of a communicator, blocking or started, is carried out while the profiler records."""
     return record_function("earlybird::" + _NAMES[call.lower().removeprefix("i")])
 
 
 def recorded_wait():
     """A context in which started calls are waited for."""
-    return record_function("earlybird::wait") if _profiler_enabled() else _NOTHING
+    return record_function("earlybird::wait") if is_recording() else nullcontext()

@@ -19,6 +19,7 @@ from torch.autograd.graph import _engine_run_backward
 
 from ._profile import recorded_wait
 from ._staging import devices
+from ._tensors import take_apart
 
 # Of requests and of messages.
 _WAIT, _TEST = methodcaller("wait"), methodcaller("test")
@@ -27,20 +28,25 @@ _WAIT, _TEST = methodcaller("wait"), methodcaller("test")
 class Carried(Work):
     """Calls that block: each is carried out before the next line runs."""
 
-    def __init__(self, group, tensors):
+    def __init__(self, call, tensors):
         super().__init__()
-        self._group, self._tensors = group, tensors
+        self._call, self._tensors = call, tensors
         # Marks of the copies to a device that are not waited for.
         self._copies = []
 
     def call(self, name, *args):
         """Makes the group's call of this name."""
-        self._group._call(name, *args)
+        self._call(name, *args)
 
     def then(self, function, *args):
         """Calls a function when all calls so far are complete; it returns the mark of its copies to a device, or `None`."""
         if (mark := function(*args)) is not None:
             self._copies.append(mark)
+
+    def copy_back(self, tensor, plain):
+        """Copies a result of the calls so far into its tensor, unless it is there already."""
+        if plain is not tensor:
+            self.then(take_apart, plain.view(-1), [tensor])
 
     def wait(self, timeout=timedelta(0)):
         for copies in self._copies:
@@ -71,17 +77,33 @@ class Carried(Work):
         return future
 
 
+class Waited(Carried):
+    """All calls of a group whose caller waits for them at once: it asks for nothing else, and one work is made for all."""
+
+    def __init__(self, call):
+        super().__init__(call, ())
+        self.call = call
+
+    def then(self, function, *args):
+        if (mark := function(*args)) is not None:
+            mark.wait()
+
+    def wait(self, timeout=timedelta(0)):
+        return True
+
+
 class Started(Carried):
     """Calls that go on while their caller does something else."""
 
-    def __init__(self, group, tensors):
-        super().__init__(group, tensors)
+    def __init__(self, call, lock, tensors):
+        super().__init__(call, tensors)
+        self._lock = lock
         # Requests, and functions to be called after those before them.
         self._left = []
         self._error = self._future = None
 
     def call(self, name, *args):
-        self._left.append(self._group._call("I" + name.lower(), *args))
+        self._left.append(self._call("I" + name.lower(), *args))
 
     def then(self, function, *args):
         self._left.append((function, args))
@@ -104,7 +126,7 @@ class Started(Carried):
 
     def wait(self, timeout=timedelta(0)):
         if self._left:
-            with self._group._lock, recorded_wait():
+            with self._lock, recorded_wait():
                 self._wait(timeout.total_seconds())
         if self._error is not None:
             raise self._error
@@ -122,13 +144,13 @@ class Started(Carried):
 
     def is_completed(self):
         # If another thread is inside a call, a later question finds it out.
-        if self._left and self._group._lock.acquire(blocking=False):
+        if self._left and self._lock.acquire(blocking=False):
             try:
                 self._advance(_TEST)
             except Exception:
                 pass  # It is kept.
             finally:
-                self._group._lock.release()
+                self._lock.release()
         return not self._left and super().is_completed()
 
     def is_success(self):

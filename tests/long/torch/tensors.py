@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from cases import refused
 from earlybird import IN_PLACE
+from earlybird._native import memory
 
 COMPUTED = [
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
@@ -105,6 +106,9 @@ def test_what_is_refused(rank, size):
     refused(Exception, "", comm.Allreduce, IN_PLACE, torch.ones(2, device="meta"))
     # Nothing of it was shared.
     comm.Barrier()
+    # The same by the functions of C.
+    refused(ValueError, "not contiguous", memory, torch.ones(4, 6).t())
+    refused(RuntimeError, "meta", memory, torch.ones(2, device="meta"))
 
 
 def main():
