@@ -6,15 +6,17 @@ mod common;
 mod concrete;
 #[path = "common/execute.rs"]
 mod execute;
+#[path = "common/faulty.rs"]
+mod faulty;
 #[path = "common/random_plans.rs"]
 mod random_plans;
 
 use earlybird_hier::exec::{Alltoallv, Endpoint, Failure, Parts, RunError, Running, Transport};
 use earlybird_hier::plan::Collective;
-use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Consistency, OpTraits, schedule, verify};
 use execute::{Job, Map, Operator, judge, run_on};
+use faulty::{Faults, Faulty};
 use proptest::prelude::*;
 use std::sync::Arc;
 

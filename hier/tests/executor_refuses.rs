@@ -1,13 +1,16 @@
 //! Failures of the executor: a named error on every rank, and no rank waits for ever. And that a
 //! run allocates nothing once it has run.
 
+#[path = "common/faulty.rs"]
+mod faulty;
+
 use earlybird_hier::exec::{
     CompileError, Endpoint, Failure, FnOperator, Geometry, Operation, RunError, Running, Token, compile,
 };
 use earlybird_hier::schedule::Params;
-use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Collective, Consistency, OpTraits, Plan, PlanError, Verified, schedule, verify};
+use faulty::{Faults, Faulty};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,10 +2,12 @@
 
 #[path = "common/conformance.rs"]
 mod conformance;
+#[path = "common/faulty.rs"]
+mod faulty;
 
 use earlybird_hier::exec::{Failure, Transport};
-use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
+use faulty::{Faults, Faulty};
 
 /// Runs `program` on every rank; what each returned.
 fn on_all<T: Transport + Send, R: Send>(ranks: Vec<T>, program: impl Fn(T) -> R + Sync) -> Vec<R> {

@@ -55,11 +55,12 @@ fn add2(c: &mut Criterion) {
 
 /// The other forms, on the best level, for `f32` sums: in place, two destinations, a plain copy.
 fn forms(c: &mut Criterion) {
-    let Kernels { fold, fold_both, .. } = kernels(DType::F32, Op::Sum).expect("f32 has a sum");
-    let [fold_both, fold_both_streaming] = fold_both.expect("f32 sums have both forms");
+    let Kernels { fold, fold_all, .. } = kernels(DType::F32, Op::Sum).expect("f32 has a sum");
+    let fold_all = fold_all.expect("f32 sums have vectors");
     for bytes in SIZES {
         let mut pages: Vec<Pages> = (0..3).map(|_| Pages::new(bytes)).collect();
         let p: Vec<*mut u8> = pages.iter_mut().map(Pages::pointer).collect();
+        let (to, from) = ([p[0], p[1]], [p[0].cast_const(), p[2]]);
         let count = bytes / 4;
         let mut group = c.benchmark_group(format!("forms/{bytes}"));
         group.throughput(Throughput::Bytes(bytes as u64));
@@ -67,12 +68,12 @@ fn forms(c: &mut Criterion) {
         // SAFETY: see above.
         group.bench_function("in-place", |x| x.iter(|| unsafe { fold(p[0], p[0], p[1], black_box(count)) }));
         // SAFETY: see above.
-        group.bench_function("both", |x| x.iter(|| unsafe { fold_both(p[0], p[1], p[0], p[2], black_box(count)) }));
+        group.bench_function("both", |x| x.iter(|| unsafe { fold_all(&to, &[], &from, black_box(count)) }));
         // SAFETY: see above.
         group.bench_function("copy", |x| x.iter(|| unsafe { copy(p[0], p[1], black_box(bytes)) }));
         group.bench_function("both-streaming", |x| {
             // SAFETY: see above; the first destination is the first source, as in the chain.
-            x.iter(|| unsafe { fold_both_streaming(p[0], p[1], p[0], p[2], black_box(count)) })
+            x.iter(|| unsafe { fold_all(&to[..1], &to[1..], &from, black_box(count)) })
         });
         // SAFETY: see above.
         group.bench_function("copy-streaming", |x| x.iter(|| unsafe { copy_streaming(p[0], p[1], black_box(bytes)) }));

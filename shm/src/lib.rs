@@ -51,9 +51,10 @@ pub mod mapped_file;
 #[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod memory;
+#[doc(hidden)]
 #[cfg(earlybird_loom)]
 #[path = "memory/modelled.rs"]
-mod memory;
+pub mod memory;
 #[doc(hidden)]
 #[cfg(earlybird_loom)]
 pub mod model;

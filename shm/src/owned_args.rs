@@ -130,11 +130,6 @@ impl OwnedCall {
         CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }.check(rank, size)
     }
 
-    /// The collective.
-    pub fn collective(&self) -> Collective {
-        self.collective
-    }
-
     /// The operator; of no meaning where the collective does not reduce.
     pub fn op(&self) -> &SharedReduceOp {
         &self.op

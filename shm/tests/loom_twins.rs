@@ -353,9 +353,9 @@ fn whoever_finds_a_chunk_empty_stores() {
 /// A member leaves its last operation and goes; whoever sees it gone must see what it left, or takes an operation that
 /// was complete for failed.
 mod gone {
+    use super::modelled::board::Group;
     use super::modelled::{Tally, report};
     use super::{SyncPoint, UNKNOWN};
-    use earlybird_shm::model::Group;
     use earlybird_shm::protocol::board::Board;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -6,9 +6,8 @@
 //! between leaders            counts to their nodes, differences to all                 parts to their nodes
 //! ```
 
-use super::data_movement::parts_of;
 use super::operation::{Buf, Bytes, NodePhase, Operation};
-use super::packing::part_of;
+use super::packing::PairTable;
 use super::phases::Phases;
 use super::topology::Topology;
 use crate::Error;
@@ -47,24 +46,14 @@ fn first_of(differences: &[Vec<u64>]) -> Difference {
     found.filter(|difference| difference[0] != 0).min_by_key(|difference| difference[0]).copied().unwrap_or_default()
 }
 
-/// The counts of a node's ranks, on its leader.
-struct Table<'a> {
-    topology: &'a Topology,
-    /// The elements for each rank, by rank of the node.
-    send: Vec<Vec<usize>>,
-    /// The elements from each rank, by rank of the node.
-    recv: Vec<Vec<usize>>,
-    element_bytes: usize,
-}
-
-impl<'a> Table<'a> {
+impl<'a> PairTable<'a> {
     /// The table of the counts that the ranks of the node have sent to their leader.
     fn new(topology: &'a Topology, words: &[u64], element_bytes: usize) -> Self {
         let half = |second: usize| {
             let rows = words.chunks(topology.size()).skip(second).step_by(2);
             rows.map(|row| row.iter().map(|word| *word as usize).collect()).collect()
         };
-        Table { topology, send: half(0), recv: half(1), element_bytes }
+        PairTable { topology, send: half(0), recv: half(1), element_bytes }
     }
 
     /// The counts of this node's ranks for those of each node: by sender, then by receiver.
@@ -100,51 +89,6 @@ impl<'a> Table<'a> {
         let sums = self.send.iter().chain(&self.recv).map(|row| row.iter().sum::<usize>() as u64);
         difference.into_iter().chain(sums).collect()
     }
-
-    fn bytes(&self, counts: &[usize]) -> Vec<usize> {
-        counts.iter().map(|count| count * self.element_bytes).collect()
-    }
-
-    /// The send buffers of the node's ranks, which lie one after the other, as parts for each node: by sender here, then by
-    /// receiver there.
-    fn pack(&self, mut sent: &[u8]) -> Vec<Vec<u8>> {
-        let mut packed = vec![Vec::new(); self.topology.nodes()];
-        for row in &self.send {
-            let lens = self.bytes(row);
-            let (mine, rest) = sent.split_at(lens.iter().sum());
-            sent = rest;
-            for (node, packed) in packed.iter_mut().enumerate() {
-                packed.extend(self.topology.members(node).iter().flat_map(|to| &mine[part_of(&lens, *to)]));
-            }
-        }
-        packed
-    }
-
-    /// Room for the part from each node.
-    fn rooms(&self) -> Vec<Vec<u8>> {
-        let from = |node: usize| {
-            let members = self.topology.members(node).iter();
-            let pairs = members.flat_map(|from| self.recv.iter().map(|row| row[*from]));
-            vec![0; pairs.sum::<usize>() * self.element_bytes]
-        };
-        (0..self.topology.nodes()).map(from).collect()
-    }
-
-    /// The receive buffers of the node's ranks, one after the other, from the parts of all nodes.
-    fn unpack(&self, rooms: &[Vec<u8>]) -> Vec<u8> {
-        let lens: Vec<Vec<usize>> = self.recv.iter().map(|row| self.bytes(row)).collect();
-        let mut received: Vec<Vec<u8>> = lens.iter().map(|lens| vec![0; lens.iter().sum()]).collect();
-        for (node, mut room) in rooms.iter().map(Vec::as_slice).enumerate() {
-            for &from in self.topology.members(node) {
-                for (lens, received) in lens.iter().zip(&mut received) {
-                    let (block, rest) = room.split_at(lens[from]);
-                    room = rest;
-                    received[part_of(lens, from)].copy_from_slice(block);
-                }
-            }
-        }
-        received.concat()
-    }
 }
 
 impl Phases<'_> {
@@ -162,7 +106,7 @@ impl Phases<'_> {
         let (own, room) = (Some(Cow::Borrowed(cast_slice(counts))), &mut Buf::Borrowed(cast_slice_mut(&mut all)));
         self.on_node(NodePhase::Collect, Operation::moving(Collective::Gather, 0), own, room).await?;
         let mut words = vec![0u64; broadcast_words(topology)];
-        let table = leads.then(|| Table::new(topology, &all, element_bytes));
+        let table = leads.then(|| PairTable::new(topology, &all, element_bytes));
         if let Some(table) = &table {
             let mut theirs = table.room_for_counts();
             self.exchange_words(&table.send_counts(), &mut theirs).await?;
@@ -183,11 +127,7 @@ impl Phases<'_> {
         self.on_node(NodePhase::BeforeDelivery, Operation::gather(0, &sent), Some(send), &mut of_node).await?;
         let mut results = Vec::new();
         if let Some(table) = &table {
-            let (mut ours, mut theirs) = (table.pack(&of_node), table.rooms());
-            drop(of_node);
-            self.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
-            std::mem::swap(&mut ours[topology.node()], &mut theirs[topology.node()]);
-            results = table.unpack(&theirs);
+            results = self.exchange_pairs(table, of_node).await?;
         }
         self.deliver_blocks(&received, results, recv).await.map(Ok)
     }
@@ -225,7 +165,7 @@ mod tests {
     #[test]
     fn every_block_of_every_pair_comes_to_its_place() {
         let nodes = nodes();
-        let tables: Vec<Table<'_>> = nodes.iter().map(|t| Table::new(t, &words(t, count), 2)).collect();
+        let tables: Vec<PairTable<'_>> = nodes.iter().map(|t| PairTable::new(t, &words(t, count), 2)).collect();
         let block = |from: usize, to: usize| vec![(from * 16 + to) as u8; 2 * count(from, to)];
         let packed = nodes.iter().zip(&tables).map(|(topology, table)| {
             let sent = topology.here().iter().flat_map(|&from| (0..5).flat_map(move |to| block(from, to)));
@@ -235,7 +175,7 @@ mod tests {
         for (node, (topology, table)) in nodes.iter().zip(&tables).enumerate() {
             let rooms: Vec<Vec<u8>> = packed.iter().map(|of_node| of_node[node].clone()).collect();
             let lens = |rooms: &[Vec<u8>]| rooms.iter().map(Vec::len).collect::<Vec<_>>();
-            assert_eq!(lens(&table.rooms()), lens(&rooms));
+            assert_eq!([0, 1].map(|node| table.bytes_from(node)).to_vec(), lens(&rooms));
             let expected = topology.here().iter().flat_map(|&to| (0..5).flat_map(move |from| block(from, to)));
             assert_eq!(table.unpack(&rooms), expected.collect::<Vec<u8>>());
         }
@@ -248,12 +188,12 @@ mod tests {
             // The senders of these pairs have one element more than their receivers think.
             let counts = nodes.iter().map(|t| {
                 let more = |from: usize, to: usize| count(from, to) + usize::from(odd.contains(&(from, to)));
-                Table::new(t, &words(t, more), 1).send_counts()
+                PairTable::new(t, &words(t, more), 1).send_counts()
             });
             let counts: Vec<Vec<Vec<u64>>> = counts.collect();
             let differences = nodes.iter().enumerate().map(|(node, topology)| {
                 let counts: Vec<Vec<u64>> = counts.iter().map(|of_node| of_node[node].clone()).collect();
-                Table::new(topology, &words(topology, count), 1).compare(&counts).to_vec()
+                PairTable::new(topology, &words(topology, count), 1).compare(&counts).to_vec()
             });
             let first = first_of(&differences.collect::<Vec<_>>());
             error_of(&first).map(|error| error.to_string())

@@ -6,8 +6,8 @@
 //! lengths of all ranks' blocks.
 
 use super::operation::{Buf, Bytes, NodePhase, Operation};
+use super::packing::PairTable;
 use super::phases::Phases;
-use super::topology::Topology;
 use crate::Error;
 use crate::plans::Shape;
 use earlybird_hier::exec::Parts;
@@ -80,35 +80,50 @@ impl Phases<'_> {
         let mut of_node = Vec::new();
         if topology.leads() {
             let pick = |node| if on_root_node { topology.pick(&all, lens, node) } else { Vec::new() };
-            let mut ours: Vec<Vec<u8>> = (0..topology.nodes()).map(pick).collect();
-            let mut theirs = vec![Vec::new(); ours.len()];
-            if !on_root_node {
-                theirs[root_node] = vec![0; local_lens.iter().sum()];
-            }
-            self.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
-            of_node = std::mem::take(if on_root_node { &mut ours[root_node] } else { &mut theirs[root_node] });
+            let ours = (0..topology.nodes()).map(pick).collect();
+            let bytes = |node| if node == root_node { local_lens.iter().sum() } else { 0 };
+            of_node = self.exchange_vectors(ours, bytes).await?.swap_remove(root_node);
         }
         self.deliver_blocks(&local_lens, of_node, recv).await
     }
 
     /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here; all blocks are of one length.
     pub(super) async fn all_to_all(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
-        let topology = self.topology;
-        let (me, block) = (topology.node(), send.len() / topology.size());
+        let (topology, block) = (self.topology, send.len() / self.topology.size());
         // The whole send buffers of all ranks of the node.
         let mut sent = Buf::zeros(if topology.leads() { send.len() * topology.here().len() } else { 0 });
         let gather = Operation::moving(Collective::Gather, 0);
         self.on_node(NodePhase::Collect, gather, Some(send), &mut sent).await?;
         let mut received = Vec::new();
         if topology.leads() {
-            let mut ours = topology.pack_pairs(&sent, block);
-            let mut theirs: Vec<Vec<u8>> = ours.iter().map(|part| vec![0; part.len()]).collect();
-            self.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
-            std::mem::swap(&mut ours[me], &mut theirs[me]);
-            received = topology.unpack_pairs(&theirs, block);
+            received = self.exchange_pairs(&PairTable::uniform(topology, block), sent).await?;
         }
         let scatter = Operation::moving(Collective::Scatter, 0);
         self.on_node(NodePhase::Deliver, scatter, Some(Cow::Owned(received)), recv).await
+    }
+
+    /// Between leaders: exchanges the blocks of all pairs of ranks, as the last exchange of the call. `of_node` are the send buffers of the
+    /// node's ranks, one after the other; returns their receive buffers.
+    pub(super) async fn exchange_pairs(&mut self, pairs: &PairTable<'_>, of_node: Buf<'_>) -> Result<Vec<u8>, Error> {
+        let ours = pairs.pack(&of_node);
+        drop(of_node);
+        Ok(pairs.unpack(&self.exchange_vectors(ours, |node| pairs.bytes_from(node)).await?))
+    }
+
+    /// Between leaders: sends a vector to each node, as the last exchange of the call. Returns those from there, which have so many bytes
+    /// by node, and in their midst the own one.
+    pub(super) async fn exchange_vectors(
+        &mut self,
+        mut ours: Vec<Vec<u8>>,
+        bytes: impl Fn(usize) -> usize,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let me = self.topology.node();
+        let room = |node| vec![0; if node == me { 0 } else { bytes(node) }];
+        let mut theirs: Vec<Vec<u8>> = (0..ours.len()).map(room).collect();
+        let parts = ours.iter().zip(&mut theirs).map(|(send, receive)| Parts { send, receive });
+        self.exchange(&mut parts.collect::<Vec<_>>(), true).await?;
+        theirs[me] = std::mem::take(&mut ours[me]);
+        Ok(theirs)
     }
 
     /// Collects the blocks of the node's ranks, in their order there, on its leader; returns nothing on the others.
@@ -194,16 +209,4 @@ impl Phases<'_> {
         let recv = if me == to { recv } else { &mut unused };
         self.on_node(phase, Operation::gather(to, &lens), Some(send), recv).await
     }
-}
-
-impl Topology {
-    /// The lengths of the blocks of this node's ranks.
-    pub(super) fn local_lens(&self, lens: &[usize]) -> Vec<usize> {
-        self.here().iter().map(|&rank| lens[rank]).collect()
-    }
-}
-
-/// The parts of an exchange between leaders: a vector for each node, and room for the one from there.
-pub(super) fn parts_of<'p>(send: &'p [Vec<u8>], receive: &'p mut [Vec<u8>]) -> Vec<Parts<'p>> {
-    send.iter().zip(receive).map(|(send, receive)| Parts { send, receive }).collect()
 }

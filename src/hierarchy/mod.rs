@@ -8,7 +8,7 @@
 //! ```text
 //! topology (placement of ranks) · config_check (settings that must be equal) · choice (which plan) · leader_channel (between nodes)
 //! call (the description of a call) · phases (the steps that calls are made of) · collectives (every call by its name)
-//! reductions · operators (of users) · moves · alltoallv · lowering (averages, bool) · shared (one result per node)
+//! reductions · operators (of users) · prefix · data_movement · alltoallv · packing · lowering (averages, bool) · shared (one result per node)
 //! blocking (calls that wait) · started (calls that end later) · turns (their order) · errors (a node's as the job's)
 //! connect · by_messages · split · shrink (joining) · explain (the choices of a call)
 //! ```

@@ -4,7 +4,7 @@ use super::topology::Topology;
 use std::ops::Range;
 
 /// The block of `rank` where all blocks lie one after the other.
-pub(super) fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
+fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
     let first = lens[..rank].iter().sum();
     first..first + lens[rank]
 }
@@ -25,30 +25,75 @@ impl Topology {
         }
     }
 
-    /// The send buffers of this node's ranks, each with a block for every rank, as parts for each node: by sender here, then by
-    /// receiver there.
-    pub(super) fn pack_pairs(&self, sent: &[u8], block: usize) -> Vec<Vec<u8>> {
-        let (ranks, senders) = (self.size(), self.here().len());
-        let to = |node: usize| {
-            let pairs = (0..senders).flat_map(|a| self.members(node).iter().map(move |&c| (a, c)));
-            pairs.flat_map(|(a, c)| &sent[(a * ranks + c) * block..][..block]).copied().collect()
-        };
-        (0..self.nodes()).map(to).collect()
+    /// The lengths of the blocks of this node's ranks.
+    pub(super) fn local_lens(&self, lens: &[usize]) -> Vec<usize> {
+        self.here().iter().map(|&rank| lens[rank]).collect()
+    }
+}
+
+/// The counts of an alltoall of a node's ranks, on their leader, which packs their blocks for the other nodes.
+pub(super) struct PairTable<'a> {
+    pub(super) topology: &'a Topology,
+    /// The elements for each rank, by rank of the node.
+    pub(super) send: Vec<Vec<usize>>,
+    /// The elements from each rank, by rank of the node.
+    pub(super) recv: Vec<Vec<usize>>,
+    pub(super) element_bytes: usize,
+}
+
+impl<'a> PairTable<'a> {
+    /// The table of an alltoall in which every block has so many bytes.
+    pub(super) fn uniform(topology: &'a Topology, block: usize) -> Self {
+        let one_each = vec![vec![1; topology.size()]; topology.here().len()];
+        PairTable { topology, send: one_each.clone(), recv: one_each, element_bytes: block }
     }
 
-    /// The receive buffers of this node's ranks, each with a block of every rank, from the parts of all nodes.
-    pub(super) fn unpack_pairs(&self, rooms: &[Vec<u8>], block: usize) -> Vec<u8> {
-        let (ranks, here) = (self.size(), self.here().len());
-        let mut received = vec![0; here * ranks * block];
-        for (node, room) in rooms.iter().enumerate() {
-            for (a, &sender) in self.members(node).iter().enumerate() {
-                for c in 0..here {
-                    let from = &room[(a * here + c) * block..][..block];
-                    received[(c * ranks + sender) * block..][..block].copy_from_slice(from);
+    /// The blocks of these counts where they lie one after the other, by rank.
+    fn blocks(&self, counts: &[usize]) -> Vec<Range<usize>> {
+        let mut end = 0;
+        let block = |count: &usize| {
+            let first = end;
+            end += count * self.element_bytes;
+            first..end
+        };
+        counts.iter().map(block).collect()
+    }
+
+    /// The send buffers of the node's ranks, which lie one after the other, as parts for each node: by sender here, then by
+    /// receiver there.
+    pub(super) fn pack(&self, mut sent: &[u8]) -> Vec<Vec<u8>> {
+        let mut packed = vec![Vec::new(); self.topology.nodes()];
+        for row in &self.send {
+            let blocks = self.blocks(row);
+            for (node, packed) in packed.iter_mut().enumerate() {
+                packed.extend(self.topology.members(node).iter().flat_map(|to| &sent[blocks[*to].clone()]));
+            }
+            sent = &sent[blocks.last().map_or(0, |last| last.end)..];
+        }
+        packed
+    }
+
+    /// The bytes of the part from a node.
+    pub(super) fn bytes_from(&self, node: usize) -> usize {
+        let members = self.topology.members(node).iter();
+        members.flat_map(|from| self.recv.iter().map(|row| row[*from])).sum::<usize>() * self.element_bytes
+    }
+
+    /// The receive buffers of the node's ranks, one after the other, from the parts of all nodes.
+    pub(super) fn unpack(&self, parts: &[Vec<u8>]) -> Vec<u8> {
+        let blocks: Vec<_> = self.recv.iter().map(|row| self.blocks(row)).collect();
+        let bytes = |blocks: &Vec<Range<usize>>| blocks.last().map_or(0, |last| last.end);
+        let mut received: Vec<Vec<u8>> = blocks.iter().map(|blocks| vec![0; bytes(blocks)]).collect();
+        for (node, mut part) in parts.iter().map(Vec::as_slice).enumerate() {
+            for &from in self.topology.members(node) {
+                for (blocks, received) in blocks.iter().zip(&mut received) {
+                    let (block, rest) = part.split_at(blocks[from].len());
+                    part = rest;
+                    received[blocks[from].clone()].copy_from_slice(block);
                 }
             }
         }
-        received
+        received.concat()
     }
 }
 
@@ -66,7 +111,12 @@ mod tests {
         topology.put(&mut back, &lens, 1, &[10]);
         assert_eq!(back, all);
         // Rank 0, alone on its node, sends a block to each rank and receives one from each.
-        assert_eq!(topology.pack_pairs(&[7, 8, 9], 1), [vec![8, 9], vec![7]]);
-        assert_eq!(topology.unpack_pairs(&[vec![8, 9], vec![7]], 1), [7, 8, 9]);
+        for block in [0, 1, 3] {
+            let bytes = |of: &[u8]| of.iter().flat_map(|byte| vec![*byte; block]).collect::<Vec<u8>>();
+            let (pairs, parts) = (PairTable::uniform(&topology, block), [bytes(&[8, 9]), bytes(&[7])]);
+            assert_eq!(pairs.pack(&bytes(&[7, 8, 9])), parts);
+            assert_eq!([0, 1].map(|node| pairs.bytes_from(node)), [2 * block, block]);
+            assert_eq!(pairs.unpack(&parts), bytes(&[7, 8, 9]));
+        }
     }
 }

@@ -20,7 +20,6 @@
 //!
 //! A started call is one segment of one endpoint: its operations are under way at the same time as those of other calls.
 
-use super::data_movement::parts_of;
 use super::operation::{Buf, Bytes, NodePhase, Operation, contribution, part};
 use super::phases::Phases;
 use crate::Error;
@@ -178,10 +177,9 @@ impl Phases<'_> {
             let reduce = Operation::reduce(0, self.call.lowering.datatype());
             self.on_node(NodePhase::Collect, reduce, send, &mut partial).await?;
             if topology.leads() {
-                let pick = |node| topology.pick(&partial, lens, node);
-                let ours: Vec<Vec<u8>> = (0..topology.nodes()).map(pick).collect();
-                let mut theirs = vec![ours[me].clone(); ours.len()];
-                self.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
+                let ours = (0..topology.nodes()).map(|node| topology.pick(&partial, lens, node)).collect();
+                let bytes: usize = topology.local_lens(lens).iter().sum();
+                let theirs = self.exchange_vectors(ours, |_| bytes).await?;
                 of_node = self.fold(theirs.iter().map(Vec::as_slice))?;
             }
         }

@@ -84,54 +84,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// The rank that the program is for.
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Ranks that run the plan.
-    pub fn ranks(&self) -> usize {
-        self.ranks
-    }
-
     /// Bytes of the vector.
     pub fn bytes(&self) -> usize {
         self.geometry.elements * self.geometry.element_bytes
     }
 
-    /// The sizes that the plan was compiled for.
-    pub fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    /// The collective that the program carries out.
-    pub fn collective(&self) -> Collective {
-        self.collective
-    }
-
-    /// Number of instructions, a packet or a piece of a local step each.
-    pub fn len(&self) -> usize {
-        self.instructions.len()
-    }
-
-    /// True if the rank has nothing to do.
-    pub fn is_empty(&self) -> bool {
-        self.instructions.is_empty()
-    }
-
-    /// The ranks that this one exchanges messages with.
-    pub fn peers(&self) -> impl Iterator<Item = usize> + '_ {
-        self.channels.iter().map(|channel| channel.peer)
-    }
-
     /// Bytes of the largest packet.
-    pub fn largest_packet(&self) -> usize {
+    pub(super) fn largest_packet(&self) -> usize {
         let packets = self.instructions.iter().filter(|i| !matches!(i.kind, InstructionKind::Local(_)));
         packets.map(|i| i.bytes).max().unwrap_or(0)
-    }
-
-    /// Digest of plan and geometry, equal on all ranks that compiled the same.
-    pub fn digest(&self) -> u64 {
-        self.digest
     }
 }

@@ -65,11 +65,6 @@ impl<F: Fold> Operation<F> {
         Ok(Operation { program, fold, call, memory, state })
     }
 
-    /// The program.
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-
     /// Begins a run. Nothing is sent before the first poll.
     ///
     /// # Errors

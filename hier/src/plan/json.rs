@@ -4,9 +4,7 @@
 //! Reading checks the header's counters against the steps and refuses unknown fields. It proves nothing else: a plan that
 //! was read still has to be verified.
 
-use super::{
-    Action, Blocks, Collective, Counters, Message, Order, Plan, PlanBuilder, PlanError, Side, Violation, check_form,
-};
+use super::{Action, Blocks, Collective, Message, Order, Plan, PlanBuilder, PlanError, Side, Violation, check_form};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,31 +44,19 @@ struct Elements {
     max_elements_reduced: usize,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Item {
-    Message(MessageItem),
-    Local(LocalItem),
-}
-
+/// A message, or a local step.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct MessageItem {
+struct Item {
     round: i32,
-    from: usize,
-    to: usize,
-    source: usize,
-    target: usize,
-    blocks: Blocks,
-    action: Verb,
-    side: Side,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LocalItem {
-    round: i32,
-    rank: usize,
+    /// The ends of a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<usize>,
+    /// The rank of a local step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rank: Option<usize>,
     source: usize,
     target: usize,
     blocks: Blocks,
@@ -106,11 +92,10 @@ impl Plan {
         let counters = self.counters();
         let item = |m: Message| {
             let (action, side) = verb(m.action);
-            let Message { round, from, to, source, target, blocks, .. } = m;
-            match from == to {
-                true => Item::Local(LocalItem { round, rank: from, source, target, blocks, action, side }),
-                false => Item::Message(MessageItem { round, from, to, source, target, blocks, action, side }),
-            }
+            let [from, to] = [m.from, m.to].map(|end| (!m.is_local()).then_some(end));
+            let rank = m.is_local().then_some(m.from);
+            let Message { round, source, target, blocks, .. } = m;
+            Item { round, from, to, rank, source, target, blocks, action, side }
         };
         let steps = self.movements()?.into_iter().map(item).collect();
         let document = Document {
@@ -156,59 +141,46 @@ impl Plan {
         }
         builder.collective(d.collective, d.root).claim(d.order, d.consistent).ports(d.ports);
         for (i, item) in d.steps.into_iter().enumerate() {
-            let (round, ranks, buffers) = match &item {
-                Item::Message(m) => (m.round, [m.from, m.to], [m.source, m.target]),
-                Item::Local(l) => (l.round, [l.rank, l.rank], [l.source, l.target]),
+            let wrong = |what: String| Err(parse(format!("steps[{i}]: {what}")));
+            let (from, to) = match (item.from, item.to, item.rank) {
+                (Some(from), Some(to), None) => (from, to),
+                (None, None, Some(rank)) => (rank, rank),
+                _ => return wrong("expected from and to, or rank".into()),
             };
-            let least = if matches!(item, Item::Message(_)) { 0 } else { -1 };
+            let Item { round, source, target, blocks, .. } = item;
+            let least = if item.rank.is_some() { -1 } else { 0 };
             if round < least || round >= d.rounds as i32 {
-                return Err(parse(format!("steps[{i}]: round {round} of {}", d.rounds)));
+                return wrong(format!("round {round} of {}", d.rounds));
             }
-            if let Some(rank) = ranks.into_iter().find(|r| *r >= d.ranks) {
-                return Err(parse(format!("steps[{i}]: rank {rank} of {}", d.ranks)));
+            if let Some(rank) = [from, to].into_iter().find(|r| *r >= d.ranks) {
+                return wrong(format!("rank {rank} of {}", d.ranks));
             }
-            if let Some(buffer) = buffers.into_iter().find(|b| *b >= d.buffers) {
-                return Err(parse(format!("steps[{i}]: buffer {buffer} of {}", d.buffers)));
+            if let Some(buffer) = [source, target].into_iter().find(|b| *b >= d.buffers) {
+                return wrong(format!("buffer {buffer} of {}", d.buffers));
             }
-            match item {
-                Item::Message(m) => {
-                    let what = action(m.action, m.side);
-                    builder.message(m.round as usize, m.from, m.to, m.source, m.target, m.blocks, what);
-                }
-                Item::Local(l) => {
-                    builder.local(l.round, l.rank, l.source, l.target, l.blocks, action(l.action, l.side))
-                }
+            let action = action(item.action, item.side);
+            match item.rank {
+                Some(rank) => builder.local(round, rank, source, target, blocks, action),
+                None => builder.message(round as usize, from, to, source, target, blocks, action),
             }
         }
         let mut plan = builder.finish();
         (plan.buffers, plan.rounds, plan.result) = (d.buffers, d.rounds, d.result);
         check_form(&plan)?;
         let found = plan.counters();
-        let claimed = Counters {
-            rounds: d.rounds,
-            max_blocks_sent: d.max_blocks_sent,
-            max_blocks_reduced: d.max_blocks_reduced,
-            critical_blocks_sent: d.critical_blocks_sent,
-            critical_blocks_reduced: d.critical_blocks_reduced,
-            max_message_blocks: d.max_message_blocks,
-            messages: d.messages,
-        };
-        compare(&claimed, &found)?;
-        Ok(plan)
-    }
-}
-
-fn compare(claimed: &Counters, found: &Counters) -> Result<(), Violation> {
-    let table = [
-        ("max_blocks_sent", claimed.max_blocks_sent, found.max_blocks_sent),
-        ("max_blocks_reduced", claimed.max_blocks_reduced, found.max_blocks_reduced),
-        ("critical_blocks_sent", claimed.critical_blocks_sent, found.critical_blocks_sent),
-        ("critical_blocks_reduced", claimed.critical_blocks_reduced, found.critical_blocks_reduced),
-        ("max_message_blocks", claimed.max_message_blocks, found.max_message_blocks),
-        ("messages", claimed.messages, found.messages),
-    ];
-    match table.into_iter().find(|(_, a, b)| a != b) {
-        Some((name, a, b)) => Err(Violation::Counter { name, claimed: a as u64, found: b as u64 }),
-        None => Ok(()),
+        let counters = [
+            ("max_blocks_sent", d.max_blocks_sent, found.max_blocks_sent),
+            ("max_blocks_reduced", d.max_blocks_reduced, found.max_blocks_reduced),
+            ("critical_blocks_sent", d.critical_blocks_sent, found.critical_blocks_sent),
+            ("critical_blocks_reduced", d.critical_blocks_reduced, found.critical_blocks_reduced),
+            ("max_message_blocks", d.max_message_blocks, found.max_message_blocks),
+            ("messages", d.messages, found.messages),
+        ];
+        match counters.into_iter().find(|(_, claimed, found)| claimed != found) {
+            Some((name, claimed, found)) => {
+                Err(Violation::Counter { name, claimed: claimed as u64, found: found as u64 }.into())
+            }
+            None => Ok(plan),
+        }
     }
 }

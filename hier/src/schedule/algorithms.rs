@@ -16,8 +16,6 @@ pub const MAX_RANKS: usize = 1024;
 pub struct Algorithm {
     /// Name on the command line.
     pub name: &'static str,
-    /// One line for help.
-    pub summary: &'static str,
     /// Parameters that it uses, by command line name.
     pub uses: &'static [&'static str],
     /// Collectives that it makes plans for; the first is the default.
@@ -26,93 +24,38 @@ pub struct Algorithm {
 }
 
 macro_rules! algorithm {
-    ($name:literal, $summary:literal, $uses:expr, $collectives:expr, $make:path) => {
-        Algorithm { name: $name, summary: $summary, uses: &$uses, collectives: &$collectives, make: $make }
+    ($name:literal, $uses:expr, $collectives:expr, $make:path) => {
+        Algorithm { name: $name, uses: &$uses, collectives: &$collectives, make: $make }
     };
 }
 
 /// All schedules.
 pub const ALGORITHMS: &[Algorithm] = &[
-    algorithm!("ring", "neighbours only, fewest bytes", ["order"], [Allreduce, ReduceScatter, Allgather], ring::plan),
+    algorithm!("ring", ["order"], [Allreduce, ReduceScatter, Allgather], ring::plan),
     algorithm!(
         "butterfly",
-        "any number of ranks, any abelian group, any step count",
         ["group", "r", "rounds", "cap", "keep-order"],
         [Allreduce, ReduceScatter, Allgather],
         butterfly::plan
     ),
-    algorithm!("recursive-doubling", "whole vectors, ordered", [], [Allreduce], recursive_doubling::plan),
-    algorithm!(
-        "halving-doubling",
-        "few bytes, ordered, best for powers of two",
-        ["distance"],
-        [Allreduce, ReduceScatter, Allgather],
-        halving_doubling::plan
-    ),
-    algorithm!("elimination-3-2", "any number of ranks, ordered", ["protocol"], [Allreduce], elimination::plan_3_2),
-    algorithm!("elimination-2-1", "any number of ranks, ordered", ["protocol"], [Allreduce], elimination::plan_2_1),
-    algorithm!("odd-ring", "odd factors, ordered", ["protocol", "radices"], [Allreduce], odd_ring::plan),
-    algorithm!(
-        "cyclic-shift",
-        "fewest bytes, a factor per step, several ports",
-        ["radices", "rule", "ports"],
-        [Allreduce, ReduceScatter, Allgather],
-        cyclic_shift::plan
-    ),
-    algorithm!(
-        "radix",
-        "a hypercube of direct exchanges, ordered",
-        ["protocol", "radices", "target"],
-        [Allreduce],
-        direct::plan_radix
-    ),
-    algorithm!(
-        "direct",
-        "every rank to every other in one round",
-        ["protocol"],
-        [Allreduce, ReduceScatter, Allgather],
-        direct::plan_direct
-    ),
-    algorithm!(
-        "prefix",
-        "short messages, cyclic shift with prefix sums",
-        ["radices", "target", "ports"],
-        [Allreduce],
-        prefix::plan
-    ),
-    algorithm!("census", "fewest rounds, order kept up to rotation", [], [Allreduce], census::plan),
-    algorithm!(
-        "chain",
-        "pipelined, in a given order (a sorted linear tree for an order of arrival)",
-        ["order", "segments", "ports"],
-        [Allreduce, Reduce, Broadcast],
-        chain::plan
-    ),
-    algorithm!(
-        "pre-reduced-ring",
-        "a ring for an order of arrival; the early ranks reduce before the late ones act",
-        ["order", "segments", "late"],
-        [Allreduce],
-        prereduced_ring::plan
-    ),
-    algorithm!("binomial", "trees", ["keep-order"], [Allreduce, Reduce, Broadcast], binomial::plan),
-    algorithm!("rsg", "reduce-scatter, gather, broadcast", [], [Allreduce, Reduce], rsg::plan),
-    algorithm!(
-        "smp-binomial",
-        "trees inside nodes, trees between",
-        ["ranks-per-node"],
-        [Allreduce],
-        smp::plan_binomial
-    ),
-    algorithm!(
-        "smp-butterfly",
-        "trees inside nodes, halving + doubling between",
-        ["ranks-per-node"],
-        [Allreduce],
-        smp::plan_butterfly
-    ),
-    algorithm!("dissemination", "barrier", [], [Barrier], dissemination::plan),
-    algorithm!("bruck", "allgather in few rounds", [], [Allgather], bruck::plan),
+    algorithm!("recursive-doubling", [], [Allreduce], recursive_doubling::plan),
+    algorithm!("halving-doubling", ["distance"], [Allreduce, ReduceScatter, Allgather], halving_doubling::plan),
+    algorithm!("elimination-3-2", ["protocol"], [Allreduce], elimination::plan_3_2),
+    algorithm!("elimination-2-1", ["protocol"], [Allreduce], elimination::plan_2_1),
+    algorithm!("odd-ring", ["protocol", "radices"], [Allreduce], odd_ring::plan),
+    algorithm!("cyclic-shift", ["radices", "rule", "ports"], [Allreduce, ReduceScatter, Allgather], cyclic_shift::plan),
+    algorithm!("radix", ["protocol", "radices", "target"], [Allreduce], direct::plan_radix),
+    algorithm!("direct", ["protocol"], [Allreduce, ReduceScatter, Allgather], direct::plan_direct),
+    algorithm!("prefix", ["radices", "target", "ports"], [Allreduce], prefix::plan),
+    algorithm!("census", [], [Allreduce], census::plan),
+    algorithm!("chain", ["order", "segments", "ports"], [Allreduce, Reduce, Broadcast], chain::plan),
+    algorithm!("pre-reduced-ring", ["order", "segments", "late"], [Allreduce], prereduced_ring::plan),
+    algorithm!("binomial", ["keep-order"], [Allreduce, Reduce, Broadcast], binomial::plan),
+    algorithm!("rsg", [], [Allreduce, Reduce], rsg::plan),
+    algorithm!("smp-binomial", ["ranks-per-node"], [Allreduce], smp::plan_binomial),
+    algorithm!("smp-butterfly", ["ranks-per-node"], [Allreduce], smp::plan_butterfly),
+    algorithm!("dissemination", [], [Barrier], dissemination::plan),
+    algorithm!("bruck", [], [Allgather], bruck::plan),
 ];
 
 /// Finds a schedule by its name.

@@ -1,4 +1,3 @@
-//! Transports that need no network: between threads of one process, and one with injected faults.
+//! Transports that need no network.
 
-pub mod faulty;
 pub mod threads;

@@ -252,34 +252,6 @@ pub(super) unsafe fn fold<V: Vector, F: Operator<V>>(dst: *mut u8, a: *const u8,
 }
 
 /// # Safety
-/// As [`Kernels::fold_both`](super::Kernels::fold_both), with the features of the level.
-#[inline(always)]
-pub(super) unsafe fn fold_both<V: Vector, F: Operator<V>>(
-    dst: *mut u8,
-    dst2: *mut u8,
-    a: *const u8,
-    b: *const u8,
-    count: usize,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { run::<V>(Both::<F>(dst, dst2, a, b, PhantomData), count) }
-}
-
-/// # Safety
-/// As [`Kernels::fold_both_streaming`](super::Kernels::fold_both_streaming), with the features of the level.
-#[inline(always)]
-pub(super) unsafe fn fold_both_streaming<V: Vector, F: Operator<V>>(
-    dst: *mut u8,
-    dst2: *mut u8,
-    a: *const u8,
-    b: *const u8,
-    count: usize,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { run_streaming::<V>(Both::<F>(dst, dst2, a, b, PhantomData), dst2, count) }
-}
-
-/// # Safety
 /// As [`Kernels::fold_all`](super::Kernels::fold_all), with the features of the level.
 #[inline(always)]
 pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
@@ -294,6 +266,7 @@ pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
     unsafe {
         match (near, far, srcs) {
             (&[dst, dst2], [], &[a, b]) => run::<V>(Both::<F>(dst, dst2, a, b, PhantomData), count),
+            (&[dst], &[dst2], &[a, b]) => run_streaming::<V>(Both::<F>(dst, dst2, a, b, PhantomData), dst2, count),
             (_, [first, others @ ..], _) if others.iter().all(|dst| head::<V>(*dst) == head::<V>(*first)) => {
                 run_streaming::<V>(step, *first, count);
             }

@@ -4,8 +4,6 @@ use crate::DType;
 
 /// Signature of [`Kernels::fold`].
 pub type FoldFn = unsafe fn(dst: *mut u8, a: *const u8, b: *const u8, count: usize);
-/// Signature of [`Kernels::fold_both`].
-pub type FoldBothFn = unsafe fn(dst: *mut u8, dst2: *mut u8, a: *const u8, b: *const u8, count: usize);
 /// Signature of [`Kernels::fold_all`].
 pub type FoldAllFn = unsafe fn(near: &[*mut u8], far: &[*mut u8], srcs: &[*const u8], count: usize);
 /// Signature of [`Kernels::widen`].
@@ -30,13 +28,9 @@ pub struct Kernels {
     /// `fold` for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
     /// stores to reach the cache and which some processors must wake up first.
     pub fold_few: FoldFn,
-    /// Writes the result to two destinations in one pass; the second form writes `dst2` past the caches: for results
-    /// that are larger than the cache and not a source. Only where accumulator and result are the same.
-    ///
-    /// Safety: as [`Kernels::fold`]; `dst2` is disjoint from `dst` and equals `a` or `b` or is disjoint from them.
-    pub fold_both: Option<[FoldBothFn; 2]>,
     /// `dst[i] = srcs[0][i] op srcs[1][i] op …` into every destination, in one pass over all of them; those in `far` are written
-    /// past the caches: what this core does not have in its own and another one may. Where there is `fold_both`.
+    /// past the caches: what this core does not have in its own and another one may, and results that are larger than the cache.
+    /// Only for vectors of which accumulator and result are the same.
     ///
     /// Safety: at least one source; as [`Kernels::fold`] for every destination and all sources; the destinations are
     /// disjoint.
@@ -55,6 +49,6 @@ impl Kernels {
     /// A fold whose accumulator is of the type of the message.
     pub(super) fn plain(dtype: DType, fold: FoldFn) -> Self {
         let (accumulator_bytes, fold_few) = (dtype.size(), fold);
-        Kernels { accumulator_bytes, fold, fold_few, fold_both: None, fold_all: None, widen: None, finish: None }
+        Kernels { accumulator_bytes, fold, fold_few, fold_all: None, widen: None, finish: None }
     }
 }

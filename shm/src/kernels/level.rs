@@ -5,7 +5,7 @@
 //! vectorises.
 #![allow(unsafe_code)]
 
-use super::functions::{FinishFn, FoldBothFn, FoldFn, Kernels};
+use super::functions::{FinishFn, FoldFn, Kernels};
 use super::generic;
 use super::half::{self, BF16, F16, Half};
 use super::scalar::{BoolByte, HalfBits};
@@ -28,16 +28,6 @@ macro_rules! level {
             unsafe fn fold<V: Vector, F: Operator<V>>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
                 // SAFETY: the contract of `Kernels::fold`; the features are enabled here.
                 unsafe { body::fold::<V, F>(d, a, b, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn both<V: Vector, F: Operator<V>>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::fold_both`; the features are enabled here.
-                unsafe { body::fold_both::<V, F>(d, d2, a, b, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn both_s<V: Vector, F: Operator<V>>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::fold_both`; the features are enabled here.
-                unsafe { body::fold_both_streaming::<V, F>(d, d2, a, b, n) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn all<V: Vector, F: Operator<V>>(near: &[*mut u8], far: &[*mut u8], srcs: &[*const u8], n: usize) {
@@ -93,8 +83,7 @@ macro_rules! level {
             }
 
             fn hot<V: Vector, F: Operator<V>>(dtype: DType) -> Kernels {
-                let fold_both = Some([both::<V, F>, both_s::<V, F> as FoldBothFn]);
-                Kernels { fold_both, fold_all: Some(all::<V, F>), ..Kernels::plain(dtype, fold::<V, F>) }
+                Kernels { fold_all: Some(all::<V, F>), ..Kernels::plain(dtype, fold::<V, F>) }
             }
             fn halves<H: Half<F32>, F: Operator<F32>>(dtype: DType, average: bool) -> Kernels {
                 let finish = if average { narrow::<H, true> } else { narrow::<H, false> as FinishFn };
@@ -151,8 +140,7 @@ macro_rules! level {
             /// The average of a float or of a pair of floats.
             macro_rules! average {
                 ($finish:expr) => {
-                    $find(dtype, Op::Sum)
-                        .map(|sum| Kernels { fold_both: None, fold_all: None, finish: Some($finish), ..sum })
+                    $find(dtype, Op::Sum).map(|sum| Kernels { fold_all: None, finish: Some($finish), ..sum })
                 };
             }
             macro_rules! complex {

@@ -21,7 +21,7 @@ mod tests;
 mod vector;
 
 use crate::{DType, Op};
-pub use functions::{FinishFn, FoldAllFn, FoldBothFn, FoldFn, Kernels, WidenFn};
+pub use functions::{FinishFn, FoldAllFn, FoldFn, Kernels, WidenFn};
 use std::sync::OnceLock;
 
 /// Instruction sets that the kernels are compiled for, ascending.

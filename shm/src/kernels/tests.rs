@@ -61,7 +61,7 @@ fn check(level: Level, dtype: DType, op: Op, a: &[u128], b: &[u128], offsets: [u
     check_kernels(kernels, level, dtype, op, a, b, offsets);
 }
 
-/// All aliasing forms of `fold`, `fold_few` and `fold_both`, at these byte offsets of destination and sources.
+/// All aliasing forms of `fold`, `fold_few` and a `fold_all` of two into two, at these byte offsets of destination and sources.
 fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u128], b: &[u128], offsets: [usize; 3]) {
     let count = a.len();
     let expected: Vec<u128> = a.iter().zip(b).map(|(a, b)| reference(dtype, op, *a, *b)).collect();
@@ -101,7 +101,8 @@ fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u128
     }
     // Per form: whether dst is a or b, whether dst2 is a or b ('-' neither).
     let forms = [('-', '-'), ('a', '-'), ('b', '-'), ('-', 'b'), ('-', 'a'), ('a', 'b'), ('b', 'a')];
-    for (stores, fold_both) in kernels.fold_both.into_iter().flatten().enumerate() {
+    let Some(fold_all) = kernels.fold_all else { return };
+    for far in [0, 1] {
         for (dst_is, dst2_is) in forms {
             let (mut d, mut d2, mut x, mut y) = fresh();
             let (pa, pb) = (x.pointer(), y.pointer());
@@ -112,13 +113,13 @@ fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u128
             };
             let (pd, pd2) = (choose(dst_is, d.pointer()), choose(dst2_is, d2.pointer()));
             // SAFETY: the buffers hold `count` elements, and dst and dst2 are each a source or disjoint.
-            unsafe { fold_both(pd, pd2, pa, pb, count) };
+            unsafe { fold_all(&[pd, pd2][..2 - far], &[pd2][..far], &[pa.cast_const(), pb], count) };
             let result = |is, own: &Buffer| match is {
                 'a' => x.elements(count),
                 'b' => y.elements(count),
                 _ => own.elements(count),
             };
-            let context = context(&format!("fold both {dst_is}{dst2_is} form {stores}"));
+            let context = context(&format!("fold all {dst_is}{dst2_is}, {far} far"));
             assert_eq!(result(dst_is, &d), expected, "{context}: dst");
             assert_eq!(result(dst2_is, &d2), expected, "{context}: dst2");
         }

@@ -3,8 +3,8 @@
 #![allow(dead_code)]
 
 pub(crate) mod control;
-pub(crate) mod grant;
+pub mod grant;
 pub(crate) mod liveness_word;
-pub(crate) mod shared_words;
-pub(crate) mod survivors;
-pub(crate) mod table;
+pub mod shared_words;
+pub mod survivors;
+pub mod table;

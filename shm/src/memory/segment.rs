@@ -95,11 +95,6 @@ impl Segment {
         self.policy
     }
 
-    /// The shared control words.
-    pub fn control(&self) -> &Control {
-        &self.control
-    }
-
     /// Process of rank `rank`.
     pub fn peer(&self, rank: usize) -> Peer {
         Peer { pid: self.pid(rank), host: self.host.clone() }

@@ -48,7 +48,7 @@ fn with<R>(rank: usize, f: impl FnOnce(&mut Watch) -> R) -> Option<R> {
 }
 
 /// Forgets the ranks of the previous execution.
-pub(super) fn reset(ranks: usize) {
+pub fn reset(ranks: usize) {
     WATCHES.with_borrow_mut(|all| {
         all.clear();
         all.resize_with(ranks, || None);
@@ -56,7 +56,7 @@ pub(super) fn reset(ranks: usize) {
 }
 
 /// The calling thread is `rank` from here on.
-pub(super) fn enter(rank: usize) {
+pub fn enter(rank: usize) {
     RUNNING.set(rank);
     let thread = loom::thread::current();
     WATCHES.with_borrow_mut(|all| {
@@ -73,7 +73,7 @@ pub(super) fn enter(rank: usize) {
 }
 
 /// Begins to watch: what `rank` reads from now on wakes it.
-pub(super) fn start(rank: usize) {
+pub fn start(rank: usize) {
     with(rank, |w| {
         w.words.clear();
         (w.recording, w.touched, w.newest, w.again) = (true, false, w.again, false);
@@ -81,17 +81,17 @@ pub(super) fn start(rank: usize) {
 }
 
 /// Reads newest values from here on.
-pub(super) fn inspect(rank: usize) {
+pub fn inspect(rank: usize) {
     with(rank, |w| w.newest = true);
 }
 
 /// Adds no more words to the watch.
-pub(super) fn hold(rank: usize) {
+pub fn hold(rank: usize) {
     with(rank, |w| w.recording = false);
 }
 
 /// Ends the watch.
-pub(super) fn stop(rank: usize) {
+pub fn stop(rank: usize) {
     with(rank, |w| {
         w.words.clear();
         (w.recording, w.touched, w.newest, w.again) = (false, false, false, false);
@@ -100,7 +100,7 @@ pub(super) fn stop(rank: usize) {
 
 /// Blocks `rank` until a watched word changes, or, if `futex`, until [`wake`]. Returns at once if something that was
 /// read while watching is not the newest value; the next watch then reads newest values.
-pub(super) fn block(rank: usize, futex: bool) {
+pub fn block(rank: usize, futex: bool) {
     let blocks = with(rank, |w| {
         w.recording = false;
         w.again = w.touched;
@@ -116,7 +116,7 @@ pub(super) fn block(rank: usize, futex: bool) {
 }
 
 /// Looks until something is found, and blocks while nothing that was read changes.
-pub(crate) fn poll<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub fn poll<T>(mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         start(running());
         if let Some(found) = look() {
@@ -140,12 +140,12 @@ pub(crate) fn futex_wake_all(_: &AtomicU32) {
 }
 
 /// The rank that runs.
-pub(super) fn running() -> usize {
+fn running() -> usize {
     RUNNING.get()
 }
 
 /// Wakes every rank that sleeps on a futex.
-pub(super) fn wake() {
+fn wake() {
     WATCHES.with_borrow_mut(|all| {
         for w in all.iter_mut().flatten().filter(|w| w.blocked == Some(true)) {
             w.blocked = None;
@@ -219,7 +219,7 @@ macro_rules! word {
             }
 
             /// The newest value, ordered like a load with `order`.
-            pub(super) fn load_newest(&self, order: Ordering) -> $int {
+            pub fn load_newest(&self, order: Ordering) -> $int {
                 let never = NEVER as $int;
                 switching(|| self.word.compare_exchange(never, never, Ordering::Relaxed, order))
                     .expect_err("a word holds the value that none may hold")

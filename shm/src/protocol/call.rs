@@ -144,16 +144,6 @@ impl<'a> Prepared<'a> {
         self.accumulator_bytes
     }
 
-    /// The collective that the call carries out.
-    pub fn collective(&self) -> Collective {
-        self.collective
-    }
-
-    /// The signature that all ranks must have.
-    pub fn signature(&self) -> Signature {
-        self.signature
-    }
-
     /// Returns whether the call runs window by window: see [`super::geometry`].
     pub fn exchanges(&self) -> bool {
         matches!(self.lane, Lane::Exchange | Lane::SingleCopy)

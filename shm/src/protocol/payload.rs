@@ -402,10 +402,10 @@ impl Call<'_> {
     /// result.
     unsafe fn fold_and_take(&self, sum: *mut u8, operand: *const u8, pieces: &Pieces, i: usize) {
         let (result, count) = (self.result(pieces, i), pieces.len(i));
-        if let Arithmetic::Built(kernels::Kernels { fold_both: Some(fold_both), .. }) = &self.prepared.arithmetic {
-            let fold_both = fold_both[usize::from(self.past_caches)];
+        if let Arithmetic::Built(kernels::Kernels { fold_all: Some(fold_all), .. }) = &self.prepared.arithmetic {
+            let (both, near) = ([sum, result], if self.past_caches { 1 } else { 2 });
             // SAFETY: B, S, P; the second destination equals the right operand or is disjoint from everything.
-            return unsafe { fold_both(sum, result, sum, operand, count) };
+            return unsafe { fold_all(&both[..near], &both[near..], &[sum.cast_const(), operand], count) };
         }
         // Block by block, so that what is folded is still near when it is taken.
         let block = (BLOCK_BYTES / pieces.accumulator_bytes).max(1);

@@ -1,8 +1,9 @@
 //! Models of the words that ranks share besides those of operations: joining, leaving, and the table of regions.
 
 use super::Bound;
+use super::pool::Pool;
+use earlybird_shm::model::explore;
 use earlybird_shm::model::joining::{ControlModel, WRONG_ERROR};
-use earlybird_shm::model::{explore, pool::Pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -3,10 +3,16 @@
 //! The models themselves stand in `models.rs`; two test binaries share both files.
 
 #[allow(dead_code)]
+pub mod board;
+#[allow(dead_code)]
 pub mod joining;
 pub mod models;
 #[allow(dead_code)]
 pub mod parting;
+#[allow(dead_code)]
+pub mod pool;
+#[allow(dead_code)]
+pub mod registered;
 #[allow(dead_code)]
 pub mod rings;
 #[allow(dead_code)]
@@ -14,7 +20,8 @@ pub mod started;
 #[allow(dead_code)]
 pub mod started_deaths;
 
-use earlybird_shm::model::{Died, Group, Heap, spin_first};
+use board::{Died, Group, Heap};
+use earlybird_shm::model::spin_first;
 use earlybird_shm::protocol::board::Place;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;

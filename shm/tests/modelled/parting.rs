@@ -1,8 +1,8 @@
 //! Each of two ranks takes itself for the root of the last broadcast, needs nobody and ends: at least one of them finds the
 //! difference, and tells both calls.
 
+use super::board::Group;
 use super::{Tally, report};
-use earlybird_shm::model::Group;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::geometry::{Exchange, Lens};
 use earlybird_shm::protocol::payload::Buffers;

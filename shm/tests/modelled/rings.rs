@@ -1,8 +1,15 @@
-//! Models of the ring between two ranks: packets handed over, slots given back, sleep on both sides.
+//! Models of the ring between two ranks: packets handed over, slots given back, sleep on both sides. Loom runs the shipping lines of
+//! `shm/src/channel/ring.rs` on a ring of its cells, one pair from rank 0 to rank 1.
 
 use super::{Bound, Tally, explore_quietly, report};
-use earlybird_shm::model::rings::Ring;
-use std::time::Instant;
+use earlybird_shm::channel::lines::{AcknowledgedLine, BellLine, SlotLine};
+use earlybird_shm::channel::ring::{Incoming, Outgoing, PayloadLocation, RankPair, RingBoard, announce, sleep};
+use earlybird_shm::model::words;
+use earlybird_shm::sync::AtomicU64;
+use loom::cell::UnsafeCell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// A ring, how many packets go through it, and how its ends wait.
 pub struct RingModel {
@@ -40,4 +47,120 @@ pub fn run_ring(model: &RingModel) {
     assert!(executions > 1, "{}: the model explores nothing", model.name);
     let title = format!("ring of {slots}, {packets} packets, {}", if asleep { "asleep" } else { "polling" });
     report(&title, model.bound, &Tally { executions, died: 0, failed: 0 }, begun);
+}
+
+const PAIR: RankPair = RankPair { from: 0, to: 1 };
+
+/// A word of payload beside a loom cell that judges every access to it.
+#[derive(Default)]
+struct Payload {
+    judge: UnsafeCell<()>,
+    value: Cell<u64>,
+}
+
+impl Payload {
+    fn store(&self, value: u64) {
+        self.judge.with_mut(|_| self.value.set(value));
+    }
+
+    fn load(&self) -> u64 {
+        self.judge.with(|_| self.value.get())
+    }
+}
+
+struct Shared {
+    slots: Vec<SlotLine>,
+    acknowledged: AcknowledgedLine,
+    bells: [BellLine; 2],
+    cells: Vec<Payload>,
+}
+
+/// A ring that two modelled ranks use.
+pub struct Ring(Rc<Shared>);
+
+impl Ring {
+    /// A fresh ring of `slots` slots.
+    pub fn new(slots: usize) -> Self {
+        words::reset(2);
+        Ring(Rc::new(Shared {
+            slots: (0..slots).map(|_| SlotLine::default()).collect(),
+            acknowledged: AcknowledgedLine::default(),
+            bells: Default::default(),
+            cells: (0..slots).map(|_| Payload::default()).collect(),
+        }))
+    }
+
+    /// A copy to move into another thread.
+    pub fn share(&self) -> Self {
+        Ring(self.0.clone())
+    }
+
+    /// Waits until `look` succeeds: asleep on the rank's bell, or watching the words it reads.
+    fn wait(&self, rank: usize, asleep: bool, mut look: impl FnMut() -> bool) {
+        if !asleep {
+            return words::poll(|| look().then_some(()));
+        }
+        while !look() {
+            sleep(self, rank, &mut look);
+        }
+    }
+
+    /// Rank 0: sends `packets` packets, as the calling thread.
+    pub fn produce(&self, packets: u64, asleep: bool) {
+        words::enter(0);
+        let end = RefCell::new(Outgoing::default());
+        for packet in 0..packets {
+            self.wait(0, asleep, || end.borrow_mut().has_room(self, PAIR));
+            end.borrow_mut().send(self, PAIR, [packet, 7 * packet, 1], true, |payload| {
+                self.0.cells[payload.addr()].store(100 + packet);
+            });
+            if asleep {
+                announce(self, 1);
+            }
+        }
+    }
+
+    /// Rank 1: takes `packets` packets and checks them, as the calling thread.
+    pub fn consume(&self, packets: u64, asleep: bool) {
+        words::enter(1);
+        let mut end = Incoming::default();
+        for packet in 0..packets {
+            self.wait(1, asleep, || end.has_packet(self, PAIR));
+            assert_eq!(end.header(self, PAIR), [packet, 7 * packet, 1], "wrong description");
+            let mut found = 0;
+            let acknowledged = end.take(self, PAIR, true, |payload| {
+                found = self.0.cells[payload.addr()].load();
+                true
+            });
+            assert!(acknowledged && found == 100 + packet, "wrong payload: {found} in packet {packet}");
+            if asleep {
+                announce(self, 0);
+            }
+        }
+    }
+}
+
+impl RingBoard for Ring {
+    fn slots(&self) -> u64 {
+        self.0.slots.len() as u64
+    }
+    fn slot(&self, _: RankPair, slot: usize) -> &SlotLine {
+        &self.0.slots[slot]
+    }
+    fn acknowledged(&self, _: RankPair) -> &AtomicU64 {
+        &self.0.acknowledged.0
+    }
+    fn bell(&self, rank: usize) -> &BellLine {
+        &self.0.bells[rank]
+    }
+    fn read<R>(&self, at: PayloadLocation, f: impl FnOnce(*const u8) -> R) -> R {
+        // The place of a payload in a model is its number.
+        f(std::ptr::without_provenance(at.slot))
+    }
+    fn write<R>(&self, at: PayloadLocation, f: impl FnOnce(*mut u8) -> R) -> R {
+        f(std::ptr::without_provenance_mut(at.slot))
+    }
+    fn most_sleep(&self) -> Duration {
+        Duration::MAX
+    }
 }

@@ -1,11 +1,12 @@
 //! Models of started operations: ranks that complete them in different orders, in memory that is used again.
 
+use super::board::{Died, Group, Heap};
+use super::registered::RegisteredWords;
 use super::{Bound, End, Tally, explore_quietly, report};
 use Act::{Finish, Run, Start};
 use Memory::{Private, Registered};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
-use earlybird_shm::model::{self, Died, Group, RegisteredWords};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;
@@ -288,7 +289,7 @@ impl StartedModel {
     }
 }
 
-fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &StartedModel) -> Result<(), Stop> {
+fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Result<(), Stop> {
     let take = |started: Box<ActiveRequest>, number: usize| {
         let mut buffers = started.into_buffers();
         let found = match buffers.owner::<(Vec<u64>, Vec<u64>)>() {

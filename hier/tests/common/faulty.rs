@@ -1,6 +1,6 @@
-//! A transport for tests that delays, reorders across peers, loses packets and dies, chosen by a seed.
+//! A transport that delays, reorders across peers, loses packets and dies, chosen by a seed.
 
-use crate::exec::{Failure, PacketDecision, PacketHeader, Transport};
+use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 
 /// The faults of a transport; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,13 +1,13 @@
-//! The table of regions and the votes of survivors, run by loom: the shipping lines of `memory/table.rs` and
-//! `memory/survivors.rs`. Deaths have explorers of their own, `shm/tests/pool_states.rs` and `memory/survivors/tests.rs`.
+//! The table of regions and the votes of survivors, run by loom: the shipping lines of `shm/src/memory/table.rs` and
+//! `shm/src/memory/survivors.rs`. Deaths have explorers of their own, `shm/tests/pool_states.rs` and `shm/src/memory/survivors/tests.rs`.
 
-use super::words;
-use crate::Error;
-use crate::memory::grant::{HEAD_BYTES, Origin};
-use crate::memory::shared_words::{self, RegionMemory, SharedWords};
-use crate::memory::survivors::{Records, RoundRecord, Vote};
-use crate::memory::table::{AllocationRequest, LOCK, LockToken, Table};
-use crate::sync::AtomicU64;
+use earlybird_shm::Error;
+use earlybird_shm::memory::grant::{HEAD_BYTES, Origin};
+use earlybird_shm::memory::shared_words::{self, RegionMemory, SharedWords};
+use earlybird_shm::memory::survivors::{Records, RoundRecord, Vote};
+use earlybird_shm::memory::table::{AllocationRequest, LOCK, LockToken, Table};
+use earlybird_shm::model::words;
+use earlybird_shm::sync::AtomicU64;
 use loom::cell::UnsafeCell;
 use std::rc::Rc;
 

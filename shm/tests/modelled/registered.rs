@@ -3,9 +3,9 @@
 //! Invariant **D (datatype)**: a call on words writes words.
 #![allow(unsafe_code)]
 
-use crate::op::{DType, Datatype};
-use crate::protocol::payload::Buffers;
-use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
+use earlybird_shm::op::{DType, Datatype};
+use earlybird_shm::protocol::payload::Buffers;
+use earlybird_shm::protocol::request_buffers::{BufferOwner, OwnedBuffers};
 use std::any::Any;
 
 /// Words that a started call owns, in which the result replaces the contribution.
