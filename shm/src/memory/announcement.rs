@@ -1,13 +1,13 @@
 //! Announcements to ranks at the rendezvous: another rank will not come, and why.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::control::Identity;
 use super::deadline::Deadline;
+use super::descriptor::Descriptor;
 use super::fd_server::{self, FdServer};
 use super::headroom::Headroom;
 use super::messages::{self, Answer, Message};
@@ -46,7 +46,7 @@ pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
 }
 
 /// Tells the fd server over an open connection that this rank cannot join. Returns the error of all ranks.
-pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
+pub(super) fn give_up(socket: &Descriptor, error: Error) -> Error {
     if fd_server::send(socket, &messages::encode(&Message::Failed(Identity::own(), error.clone())), &[]).is_err() {
         return error;
     }

@@ -4,13 +4,14 @@
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 use super::arena::{SEALS, check_file_limit};
 use super::control::{CONTROL_BYTES, Control};
+use super::descriptor::Descriptor;
 use crate::Error;
 
 /// The mapped control segment.
@@ -20,11 +21,11 @@ pub(crate) struct ControlMap {
 
 impl ControlMap {
     /// Creates the segment, zeroed and with its memory reserved, and the descriptor by which others map it.
-    pub fn create() -> Result<(ControlMap, OwnedFd), Error> {
+    pub fn create() -> Result<(ControlMap, Descriptor), Error> {
         check_file_limit(CONTROL_BYTES)?;
         let refused = |error| Error::system(format!("creating the control segment of {CONTROL_BYTES} bytes"), error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("earlybird-control", flags).map_err(refused)?;
+        let file = Descriptor::from(rustix::fs::memfd_create("earlybird-control", flags).map_err(refused)?);
         rustix::fs::ftruncate(&file, CONTROL_BYTES as u64).map_err(refused)?;
         rustix::fs::fcntl_add_seals(&file, SEALS).map_err(refused)?;
         let reserve = || rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, CONTROL_BYTES as u64);
@@ -33,7 +34,7 @@ impl ControlMap {
     }
 
     /// Maps the segment that another rank created, after checking that no process can shorten it.
-    pub fn adopt(file: &OwnedFd) -> Result<ControlMap, Error> {
+    pub fn adopt(file: &Descriptor) -> Result<ControlMap, Error> {
         let refused = |error| Error::system("looking at the control segment", error);
         let bytes = rustix::fs::fstat(file).map_err(refused)?.st_size;
         let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
@@ -46,7 +47,7 @@ impl ControlMap {
         ControlMap::map(file)
     }
 
-    fn map(file: &OwnedFd) -> Result<ControlMap, Error> {
+    fn map(file: &Descriptor) -> Result<ControlMap, Error> {
         let map = MmapOptions::new().len(CONTROL_BYTES).map_raw(&file.as_fd());
         let map = map.map_err(|error| Error::system("mapping the control segment (see ulimit -v)", error))?;
         Ok(ControlMap { map })

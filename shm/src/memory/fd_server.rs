@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,11 +16,14 @@ use rustix::net::{
     SocketFlags,
 };
 
+use super::attach_errors::connection_lost;
 use super::control::Identity;
+use super::descriptor::Descriptor;
 use super::headroom::Headroom;
 use super::messages::{self, Answer, Message, Statement};
 use super::record_lock;
-use super::rendezvous::{self, Rendezvous};
+use super::rendezvous::Rendezvous;
+use super::sockets;
 use crate::Error;
 
 /// Connections that are served at a time; the others wait in the kernel.
@@ -41,7 +44,7 @@ pub(crate) trait FdServerHandler {
 }
 
 struct Connection {
-    socket: OwnedFd,
+    socket: Descriptor,
     /// The rank at the other end, once it was welcomed.
     rank: Option<Statement>,
 }
@@ -51,7 +54,7 @@ pub(crate) struct FdServer {
     point: Rendezvous,
     connections: Vec<Connection>,
     /// A spare descriptor: closed when the process has no more, so that all ranks can be answered even then.
-    spare: Option<OwnedFd>,
+    spare: Option<Descriptor>,
 }
 
 impl FdServer {
@@ -87,8 +90,10 @@ impl FdServer {
     fn accept(&mut self) -> Result<(), Error> {
         for socket in self.point.sockets() {
             while self.connections.len() < MOST_CONNECTIONS {
-                match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                    Ok(socket) if record_lock::peer_uid(&socket).is_ok_and(rendezvous::is_own) => {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let accepted = socket.checked().and_then(|socket| rustix::net::accept_with(socket, flags));
+                match accepted.map(Descriptor::from) {
+                    Ok(socket) if record_lock::peer_uid(&socket).is_ok_and(sockets::is_own) => {
                         self.connections.push(Connection { socket, rank: None });
                     }
                     Ok(_stranger) => {}
@@ -166,8 +171,8 @@ fn answer_one(mut connection: Connection, host: &mut impl FdServerHandler) -> Re
     let bytes = match receive(&connection.socket) {
         Ok(Some((bytes, _))) => bytes,
         Ok(None) => return Ok(Some(connection)),
-        // an error counts as a closed connection
-        Err(_) => Vec::new(),
+        Err(error) if is_hangup(error) => Vec::new(),
+        Err(error) => return Err(connection_lost(error)),
     };
     let message = messages::decode(&bytes);
     let statement = if let Some(Message::Join(statement)) = &message { Some(statement.clone()) } else { None };
@@ -191,30 +196,32 @@ fn answer_one(mut connection: Connection, host: &mut impl FdServerHandler) -> Re
 }
 
 /// Sends one message.
-pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+pub(crate) fn send(socket: &Descriptor, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let socket = socket.checked()?;
     let call = || rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags);
     rustix::io::retry_on_intr(call).map(drop)
 }
 
 /// Receives the next message with its descriptors; `None` while there is none, no bytes when the other end has closed.
-pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+pub(crate) fn receive(socket: &Descriptor) -> rustix::io::Result<Option<(Vec<u8>, Vec<Descriptor>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; MESSAGE_BYTES];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-        Ok(message) => message.bytes,
-        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let received =
+        match rustix::net::recvmsg(socket.checked()?, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            Ok(message) => message.bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error),
+        };
     let descriptors = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
+        RecvAncillaryMessage::ScmRights(rights) => rights.map(Descriptor::from).collect::<Vec<_>>(),
         _ => Vec::new(),
     });
     let descriptors = descriptors.collect();
@@ -227,7 +234,7 @@ pub(crate) fn is_hangup(error: Errno) -> bool {
 }
 
 /// Waits until a message has come, at most `wait`.
-pub(crate) fn wait_for(socket: &OwnedFd, wait: Duration) {
+pub(crate) fn wait_for(socket: &Descriptor, wait: Duration) {
     let timeout = Timespec::try_from(wait).ok();
     // the caller looks at the socket again, whatever ended the wait
     let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref());
@@ -261,7 +268,7 @@ mod tests {
     }
 
     /// The answer to a message sent on an own connection.
-    fn receive_answer(socket: &OwnedFd) -> Option<Answer> {
+    fn receive_answer(socket: &Descriptor) -> Option<Answer> {
         wait_for(socket, Duration::from_secs(10));
         messages::decode(&receive(socket).unwrap()?.0)
     }
@@ -269,7 +276,7 @@ mod tests {
     #[test]
     fn every_client_connected_at_the_end_gets_the_last_answer() {
         let (address, server) = server("end");
-        let waiting: Vec<OwnedFd> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
+        let waiting: Vec<Descriptor> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
         waiting.iter().for_each(|socket| send(socket, &messages::encode(&Message::Ended(vec![1])), &[]).unwrap());
         let last = Answer::Failed(Error::usage("the end"));
         server.end(&last);
@@ -293,6 +300,18 @@ mod tests {
             assert_eq!(receive_answer(&socket).as_ref(), Some(&expected));
         }
         refusing.join().unwrap();
+    }
+
+    /// The creator's program has closed the connection, and a file has its number: no rank has died.
+    #[test]
+    fn a_connection_that_this_process_has_lost_is_its_own_error() {
+        let (address, mut server) = server("lost");
+        let _rank = address.connect().unwrap().unwrap();
+        server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap();
+        let file = rustix::fs::memfd_create("users", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        server.connections[0].socket.lose_to(&file);
+        let error = server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap_err().to_string();
+        assert!(error.contains("something else in this process has closed"), "{error}");
     }
 
     #[test]
