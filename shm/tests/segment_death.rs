@@ -217,7 +217,7 @@ fn a_forked_child_is_not_a_member_and_its_end_is_nobodys_death() {
 #[test]
 fn late_ranks_do_not_wait_for_the_child_of_a_dead_one() {
     let scratch = Scratch::new();
-    let mut ranks = team(&scratch.meet(), "forked", 3);
+    let mut ranks = team(&scratch.meet(), "forked", 4);
     ranks[0].ask("fork-beside");
     ranks[0].tell("attach");
     ranks[0].wait_claimed(0);
@@ -236,6 +236,10 @@ fn late_ranks_do_not_wait_for_the_child_of_a_dead_one() {
     let answer = ranks[2].ask("attach");
     assert!(answer.starts_with("EB_SYSTEM joining: process") && answer.contains("a child of it lives on"), "{answer}");
     assert_eq!(scratch.files(), Vec::<String>::new(), "the child has a socket, and no name leads there");
+    // nor for an answer to their own error
+    let began = std::time::Instant::now();
+    assert!(ranks[3].ask("refuse no room").ends_with("rank 3: no room"));
+    assert!(began.elapsed() < std::time::Duration::from_secs(1));
 }
 
 #[test]

@@ -51,23 +51,19 @@ pub(super) fn give_up(socket: &Descriptor, error: Error) -> Error {
         return error;
     }
     let until = Instant::now() + ANSWER_WAIT;
-    loop {
+    while fd_server::wait_for_message(socket, until) {
         match fd_server::receive(socket) {
             Ok(Some((bytes, _))) => match messages::decode(&bytes) {
                 Some(Answer::Failed(stands)) => return stands,
                 // sent before this rank gave up
                 Some(Answer::Welcome) => {}
-                Some(Answer::Over) | None => return error,
+                Some(Answer::Over) | None => break,
             },
             Ok(None) => {}
-            Err(_) => return error,
+            Err(_) => break,
         }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return error;
-        }
-        fd_server::wait_for(socket, left);
     }
+    error
 }
 
 /// Tells the ranks that join under `key` that rank `rank` of `size` cannot join, and why. Returns the error, the same for all.
@@ -78,7 +74,7 @@ pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Er
         return error;
     }
     let _room = Headroom::take();
-    match RendezvousAddress::new(dir, key).enter(&mut Deadline::new(Some(LINGER))) {
+    match RendezvousAddress::new(dir, key).enter(&mut Deadline::new(Some(LINGER)), &|| None) {
         Ok(Role::Client(socket)) => give_up(&socket, error),
         Ok(Role::Server(point)) => {
             FdServer::new(point).refuse(&error, size - 1, HashSet::new(), LINGER);

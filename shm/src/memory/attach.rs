@@ -62,7 +62,7 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
     crate::fault_injection::reached_in_joining(options.rank, "joining");
     let address = RendezvousAddress::new(options.dir.as_deref(), &options.key);
     loop {
-        let attached = match address.enter(&mut joining.deadline) {
+        let attached = match address.enter(&mut joining.deadline, joining.absent) {
             Ok(Role::Server(point)) => joining.host(FdServer::new(point)).map(Some),
             Ok(Role::Client(socket)) => joining.join(&address, socket),
             // for example when no descriptor is left: the others do not know of this rank yet

@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
+use super::control::Identity;
 use super::descriptor::Descriptor;
 use super::sockets::connect_to;
 use super::{process, record_lock};
@@ -100,12 +101,21 @@ impl Directory {
         Ok(names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(ours).collect())
     }
 
-    /// Returns whether the name exists and its creator has ended; a forked child may still have the socket.
-    fn is_dead(&self, name: &str) -> bool {
-        let is_orphan =
-            |socket| record_lock::peer_process(&socket).is_some_and(|creator| process::runs(&creator) == Some(false));
-        let found = || self.address(name).and_then(|address| connect_to(&address));
-        self.inode(name).is_some() && found().is_ok_and(|socket| socket.is_none_or(is_orphan))
+    /// Returns whether the name exists and its creator has ended; a forked child may still have the socket. `creator` is the process
+    /// found by an earlier look: nobody connects again while it runs, as connections fill a queue that a dying process does not empty.
+    fn is_dead(&self, name: &str, creator: &mut Option<Identity>) -> bool {
+        let has_ended = |creator: &Identity| process::runs(creator) == Some(false);
+        if self.inode(name).is_none() || !creator.as_ref().is_none_or(has_ended) {
+            return false;
+        }
+        match self.address(name).and_then(|address| connect_to(&address)) {
+            Ok(Some(socket)) => {
+                *creator = record_lock::peer_process(&socket);
+                creator.as_ref().is_some_and(has_ended)
+            }
+            Ok(None) => true,
+            Err(_) => false,
+        }
     }
 
     /// Removes a name. Returns true if it did.
@@ -114,21 +124,21 @@ impl Directory {
     }
 
     /// Removes the name if it [is dead](Directory::is_dead). Returns true if it did.
-    pub fn remove_dead(&self, name: &str) -> bool {
+    pub fn remove_dead(&self, name: &str, creator: &mut Option<Identity>) -> bool {
         let lock = || self.try_lock().unwrap_or(false);
-        lock() && self.is_dead(name) && self.remove(name)
+        lock() && self.is_dead(name, creator) && self.remove(name)
     }
 }
 
 /// Removes the names that groups whose processes are all dead left in a rendezvous directory. Without a directory there are
 /// none. Returns the names removed; those at which a living process listens stay.
 pub fn sweep(dir: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
-    names_of_which(dir, Directory::remove_dead)
+    names_of_which(dir, |directory, name| directory.remove_dead(name, &mut None))
 }
 
 /// The names that groups whose processes are all dead left in a rendezvous directory, as [`sweep`] would remove them.
 pub fn leftovers(dir: &Path) -> Result<Vec<PathBuf>, Error> {
-    names_of_which(Some(dir), Directory::is_dead)
+    names_of_which(Some(dir), |directory, name| directory.is_dead(name, &mut None))
 }
 
 fn names_of_which(dir: Option<&Path>, holds: fn(&Directory, &str) -> bool) -> Result<Vec<PathBuf>, Error> {

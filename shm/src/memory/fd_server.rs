@@ -21,9 +21,9 @@ use super::control::Identity;
 use super::descriptor::Descriptor;
 use super::headroom::Headroom;
 use super::messages::{self, Answer, Message, Statement};
-use super::record_lock;
 use super::rendezvous::Rendezvous;
 use super::sockets;
+use super::{process, record_lock};
 use crate::Error;
 
 /// Connections that are served at a time; the others wait in the kernel.
@@ -32,6 +32,8 @@ const MOST_CONNECTIONS: usize = 32;
 const MESSAGE_BYTES: usize = 12 << 10;
 /// Time that a closed server waits for messages of connected processes.
 const DRAIN: Duration = Duration::from_secs(1);
+/// Interval at which a wait for a message asks whether the process at the other end has ended.
+const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// The group behind an fd server: it answers messages and owns the descriptors.
 pub(crate) trait FdServerHandler {
@@ -123,7 +125,7 @@ impl FdServer {
         self.connections.retain(|connection| connection.rank.is_none());
         let _ = self.accept();
         while let Some(connection) = self.connections.pop() {
-            wait_for(&connection.socket, until.saturating_duration_since(Instant::now()));
+            wait_for_message(&connection.socket, until);
             let _ = answer_one(connection, &mut last);
             let _ = self.accept();
         }
@@ -233,15 +235,34 @@ pub(crate) fn is_hangup(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET)
 }
 
-/// Waits until a message has come, at most `wait`.
-pub(crate) fn wait_for(socket: &Descriptor, wait: Duration) {
+/// Waits until a message has come, at most `wait`. Returns whether there is something to receive, if only the end of the connection.
+pub(crate) fn wait_for(socket: &Descriptor, wait: Duration) -> bool {
     let timeout = Timespec::try_from(wait).ok();
-    // the caller looks at the socket again, whatever ended the wait
-    let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref());
+    rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// Waits until a message has come. Returns false if none has come by `until`, or none will: the process at the other end has
+/// ended, and a child that it forked keeps the connection open.
+pub(crate) fn wait_for_message(socket: &Descriptor, until: Instant) -> bool {
+    let sender = record_lock::peer_process(socket);
+    loop {
+        // Before the look at the socket, so that a message sent before the end is found.
+        let has_ended = sender.as_ref().is_some_and(|sender| process::runs(sender) == Some(false));
+        let left = until.saturating_duration_since(Instant::now());
+        if wait_for(socket, if has_ended { Duration::ZERO } else { left.min(ASK_EVERY) }) {
+            return true;
+        }
+        if has_ended || left.is_zero() {
+            return false;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::process::{Command, Stdio};
+
     use super::super::deadline::Deadline;
     use super::super::rendezvous::{RendezvousAddress, Role};
     use super::*;
@@ -261,7 +282,7 @@ mod tests {
 
     fn server(key: &str) -> (RendezvousAddress, FdServer) {
         let address = RendezvousAddress::new(None, &format!("{key}-{}", std::process::id()));
-        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None)) else {
+        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None), &|| None) else {
             panic!("the rendezvous was free")
         };
         (address, FdServer::new(point))
@@ -312,6 +333,29 @@ mod tests {
         server.connections[0].socket.lose_to(&file);
         let error = server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap_err().to_string();
         assert!(error.contains("something else in this process has closed"), "{error}");
+    }
+
+    #[test]
+    #[ignore = "the process of the next test, which connects, leaves the connection to a child, and ends"]
+    fn orphan() {
+        let Ok(key) = std::env::var("EARLYBIRD_TEST_KEY") else { return };
+        let socket = RendezvousAddress::new(None, &key).connect().unwrap().unwrap();
+        let kept = Stdio::from(socket.as_fd().try_clone_to_owned().unwrap());
+        Command::new("cat").stdin(kept).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_only_a_child_of_its_process_keeps_is_not_waited_for() {
+        let (_, mut server) = server("orphan");
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.args(["--exact", "memory::fd_server::tests::orphan", "--ignored"]).stdout(Stdio::null());
+        assert!(
+            process.env("EARLYBIRD_TEST_KEY", format!("orphan-{}", std::process::id())).status().unwrap().success()
+        );
+        server.serve(&mut NoMessages, Duration::from_secs(60)).unwrap();
+        let began = Instant::now();
+        assert!(!wait_for_message(&server.connections[0].socket, began + Duration::from_secs(60)));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketAddrUnix};
 
+use super::attach_errors::died;
 use super::deadline::Deadline;
 use super::descriptor::Descriptor;
 use super::directory::{Directory, PREFIX};
-use super::record_lock;
 use super::sockets::{FULL, PAUSE, connect_to, is_own, listen_at};
+use super::{Absent, record_lock};
 use crate::Error;
 
 /// Time that the files of a process may stay open after it is known to be dead.
@@ -65,15 +66,16 @@ impl RendezvousAddress {
         format!("{PREFIX}{:032x}", fnv1a_128(self.key.as_bytes()))
     }
 
-    /// Enters the rendezvous: connects to the fd server, or becomes the fd server.
-    pub fn enter(&self, deadline: &mut Deadline) -> Result<Role, Error> {
+    /// Enters the rendezvous: connects to the fd server, or becomes the fd server. Fails if a rank is absent while another process
+    /// is in the way: a child of that rank may have inherited its lock.
+    pub fn enter(&self, deadline: &mut Deadline, absent: Absent<'_>) -> Result<Role, Error> {
         loop {
             if let Some(socket) = self.connect()? {
                 return Ok(Role::Client(socket));
             }
             let directory = self.dir.as_deref().map(|dir| Directory::open(dir, true)).transpose()?;
             if let Some(directory) = &directory {
-                self.lock(directory, deadline)?;
+                self.lock(directory, deadline, absent)?;
                 if let Some(socket) = self.connect()? {
                     return Ok(Role::Client(socket));
                 }
@@ -85,7 +87,7 @@ impl RendezvousAddress {
                 }
                 return Ok(Role::Server(point));
             }
-            self.check(deadline, "another process is taking or leaving the rendezvous")?;
+            self.check(deadline, absent, "another process is taking or leaving the rendezvous")?;
             std::thread::sleep(PAUSE);
         }
     }
@@ -139,16 +141,17 @@ impl RendezvousAddress {
         Ok(DirectorySocket { socket, inode })
     }
 
-    fn lock(&self, directory: &Directory, deadline: &mut Deadline) -> Result<(), Error> {
+    fn lock(&self, directory: &Directory, deadline: &mut Deadline, absent: Absent<'_>) -> Result<(), Error> {
         while !directory.try_lock()? {
-            self.check(deadline, &format!("the lock of {} is held", directory.path.display()))?;
+            self.check(deadline, absent, &format!("the lock of {} is held", directory.path.display()))?;
             std::thread::sleep(PAUSE);
         }
         Ok(())
     }
 
-    fn check(&self, deadline: &mut Deadline, why: &str) -> Result<(), Error> {
-        deadline.check(|| format!("attach: {why} ({})", self.name), Vec::new, || true)
+    fn check(&self, deadline: &mut Deadline, absent: Absent<'_>, why: &str) -> Result<(), Error> {
+        deadline.check(|| format!("attach: {why} ({})", self.name), Vec::new, || true)?;
+        absent().map_or(Ok(()), |rank| Err(died(rank, 0)))
     }
 
     /// Removes the socket in the directory if no process listens on it any more. A dead process may still hold the socket or the
@@ -156,10 +159,10 @@ impl RendezvousAddress {
     /// the name is gone, at most for [`DYING`].
     pub fn remove_leftover(&self, after_death: bool) {
         let Some(dir) = &self.dir else { return };
-        let (name, since) = (self.file_name(), Instant::now());
+        let (name, since, mut creator) = (self.file_name(), Instant::now(), None);
         // The lock is released between two looks.
-        let stays = |at: Directory| at.inode(&name).is_some() && !at.remove_dead(&name);
-        while Directory::open(dir, false).is_ok_and(stays) && after_death && since.elapsed() < DYING {
+        let mut stays = |at: Directory| at.inode(&name).is_some() && !at.remove_dead(&name, &mut creator);
+        while Directory::open(dir, false).is_ok_and(&mut stays) && after_death && since.elapsed() < DYING {
             std::thread::sleep(PAUSE);
         }
     }
@@ -213,7 +216,7 @@ impl Rendezvous {
 /// The errors of joining that sockets or the directory cause.
 pub fn try_out(dir: Option<&Path>) -> Result<(), Error> {
     let key = format!("try-{}", std::process::id());
-    match RendezvousAddress::new(dir, &key).enter(&mut Deadline::new(Some(FULL)))? {
+    match RendezvousAddress::new(dir, &key).enter(&mut Deadline::new(Some(FULL)), &|| None)? {
         Role::Server(mut rendezvous) => {
             rendezvous.close();
             Ok(())
@@ -241,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_a_child_of_a_dead_rank_keeps_is_not_waited_for() {
+        let dir = std::env::temp_dir().join(format!("earlybird-kept-{}", std::process::id()));
+        let kept = Directory::open(&dir, true).unwrap();
+        assert!(kept.try_lock().unwrap());
+        let address = RendezvousAddress::new(Some(&dir), &format!("kept-{}", std::process::id()));
+        let entered = address.enter(&mut Deadline::new(None), &|| Some(3));
+        assert!(matches!(entered, Err(Error::PeerDied { rank: 3, .. })));
+        std::fs::remove_dir(&dir).unwrap();
+    }
+
+    #[test]
     fn what_a_dying_process_still_holds_is_removed_when_it_is_gone() {
         let dir = std::env::temp_dir().join(format!("earlybird-dying-{}", std::process::id()));
         let address = RendezvousAddress::new(Some(&dir), &format!("dying-{}", std::process::id()));
@@ -261,11 +275,25 @@ mod tests {
     }
 
     #[test]
+    fn a_creator_that_does_not_answer_is_asked_once_for_its_name() {
+        let dir = std::env::temp_dir().join(format!("earlybird-asked-{}", std::process::id()));
+        let address = RendezvousAddress::new(Some(&dir), &format!("asked-{}", std::process::id()));
+        let directory = Directory::open(&dir, true).unwrap();
+        let socket = listen_at(&directory.address(&address.file_name()).unwrap()).unwrap();
+        address.remove_leftover(true);
+        let accepted = (0..).take_while(|_| rustix::net::accept(&socket).is_ok()).count();
+        assert_eq!(accepted, 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
     fn the_second_one_connects_to_the_first_until_that_closes() {
         let address = RendezvousAddress::new(None, &format!("test-{}", std::process::id()));
         let mut deadline = Deadline::new(None);
-        let Ok(Role::Server(mut point)) = address.enter(&mut deadline) else { panic!("the rendezvous was free") };
-        assert!(matches!(address.enter(&mut deadline), Ok(Role::Client(_))));
+        let Ok(Role::Server(mut point)) = address.enter(&mut deadline, &|| None) else {
+            panic!("the rendezvous was free")
+        };
+        assert!(matches!(address.enter(&mut deadline, &|| None), Ok(Role::Client(_))));
         // a rank that was given another directory saw nobody before the first one listened: it looks again, and serves nobody
         let dir = std::env::temp_dir();
         let elsewhere = RendezvousAddress { dir: Some(dir), ..address.clone() };
@@ -273,6 +301,6 @@ mod tests {
         point.close();
         assert!(address.connect().unwrap().is_none());
         drop(point);
-        assert!(matches!(address.enter(&mut deadline), Ok(Role::Server(_))));
+        assert!(matches!(address.enter(&mut deadline, &|| None), Ok(Role::Server(_))));
     }
 }
