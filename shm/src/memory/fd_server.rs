@@ -337,11 +337,14 @@ mod tests {
 
     #[test]
     #[ignore = "the process of the next test, which connects, leaves the connection to a child, and ends"]
+    #[allow(clippy::zombie_processes)] // the child is to outlive this process
     fn orphan() {
         let Ok(key) = std::env::var("EARLYBIRD_TEST_KEY") else { return };
         let socket = RendezvousAddress::new(None, &key).connect().unwrap().unwrap();
-        let kept = Stdio::from(socket.as_fd().try_clone_to_owned().unwrap());
-        Command::new("cat").stdin(kept).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let kept = socket.as_fd().try_clone_to_owned().unwrap();
+        // The child reads until the server closes the connection.
+        rustix::fs::fcntl_setfl(&kept, rustix::fs::OFlags::empty()).unwrap();
+        Command::new("cat").stdin(Stdio::from(kept)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     }
 
     #[test]
