@@ -10,7 +10,7 @@ use earlybird_shm::Algorithm::Chain;
 use earlybird_shm::model::joining::{UNKNOWN_OWNER, WRONG_ENTRY, WRONG_ERROR};
 use earlybird_shm::sync::SyncPoint::{self, *};
 use earlybird_shm::sync::{Rule, break_rule};
-use modelled::joining::{JOINING, WRONG_DECISION, joining, run_joining};
+use modelled::joining::{JOINING, MISSED_END, UNREPLACED, WRONG_DECISION, joining, run_joining};
 use modelled::models::{MODELS, model};
 use modelled::parting::{self, UNNOTICED};
 use modelled::rings::{RINGS, ring, run_ring};
@@ -170,8 +170,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositAcquire, &["started_flat_2", "started_slices_pieces_2", "started_registered_pieces_2"], RACE),
     (ChunkRelease, &["started_slices_pieces_2", "started_registered_pieces_2"], RACE),
     (FinalAcquire, &["started_slices_pieces_2", "started_registered_pieces_2"], RACE),
-    (LeftRelease, &["started_flat_2", "started_gather_2", "started_all_to_all_2"], RACE),
-    (LeftAcquire, &["started_flat_2", "started_gather_2", "started_all_to_all_2"], RACE),
+    (LeftRelease, &["started_flat_2", "started_two_flat_3", "started_gather_2", "started_all_to_all_2"], RACE),
+    (LeftAcquire, &["started_flat_2", "started_two_flat_3", "started_gather_2", "started_all_to_all_2"], RACE),
     (PublisherFence, &["started_flat_3", "started_slices_pieces_2", "started_registered_pieces_2"], SLEEPS),
     (SleeperFence, &["started_flat_3", "started_slices_pieces_2", "started_registered_pieces_2"], SLEEPS),
     (DepositRelease, &["started_all_to_all_windows_2"], RACE),
@@ -207,8 +207,10 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (MetAcquire, &["joining_2", "joining_3"], WRONG_ENTRY),
     (BellRelease, &["joining_2", "joining_fails_2"], SLEEPS),
     (BellAcquire, &["joining_2", "joining_fails_2"], SLEEPS),
-    (PoisonRelease, &["joining_fails_2", "joining_fails_3"], WRONG_ERROR),
-    (PoisonAcquire, &["joining_fails_2", "joining_fails_3"], WRONG_ERROR),
+    (PoisonRelease, &["joining_fails_2", "joining_fails_3", "joining_dies_3", "joining_creator_dies_3"], WRONG_ERROR),
+    (PoisonAcquire, &["joining_fails_2", "joining_fails_3", "joining_dies_3", "joining_creator_dies_3"], WRONG_ERROR),
+    (AliveRelease, &["joining_creator_leaves_3"], MISSED_END),
+    (AliveAcquire, &["joining_creator_leaves_3"], MISSED_END),
     (AliveRelease, &["leaving"], RACE),
     (AliveAcquire, &["leaving"], RACE),
     (AliveRelease, &["dying"], UNKNOWN_OWNER),
@@ -237,6 +239,7 @@ fn one_model() {
         "finder_stores" => refuted::store(true),
         "first_arriver_stores" => refuted::store(false),
         name if name == PRIVATE_AWAY.name => run_started(&PRIVATE_AWAY, None),
+        name if name == UNREPLACED.name => run_joining(&UNREPLACED),
         _ if deaths(&name).is_some() => deaths(&name).into_iter().for_each(run_deaths),
         _ if started(&name).is_some() => started(&name).into_iter().for_each(|model| run_started(model, None)),
         _ if joining(&name).is_some() => joining(&name).into_iter().for_each(run_joining),
@@ -322,6 +325,11 @@ fn an_unknown_point_is_refused() {
 #[test]
 fn memory_is_reused_only_when_it_was_left() {
     must_fail("forgetful", None, RACE);
+}
+
+#[test]
+fn the_error_that_a_dead_rank_began_is_replaced() {
+    must_fail(UNREPLACED.name, None, SLEEPS);
 }
 
 /// Of registered buffers no rank has to come back: `started_registered_away_2` passes.

@@ -22,6 +22,13 @@ fn almost_met(scratch: &Scratch, size: usize) -> Vec<Rank> {
     ranks
 }
 
+/// Sockets of the rendezvous: those that listen, by a name in the directory and by an abstract one, and one for each connection.
+fn sockets(scratch: &Scratch) -> usize {
+    let names: Vec<String> = scratch.files().iter().map(|name| name.replace("meet-", "")).collect();
+    let open = std::fs::read_to_string("/proc/net/unix").unwrap();
+    open.lines().filter(|line| names.iter().any(|name| line.ends_with(name))).count()
+}
+
 fn met(scratch: &Scratch, size: usize) -> Vec<Rank> {
     let mut ranks = almost_met(scratch, size);
     ranks[size - 1].tell("attach");
@@ -87,7 +94,10 @@ fn a_late_comer_learns_of_a_death() {
     ranks[1].kill();
     let pid = ranks[1].pid();
     wait_until("the death", || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z "));
+    let before = sockets(&scratch);
     ranks[2].tell("attach");
+    // Otherwise rank 0 could end the rendezvous before rank 2 has found it.
+    wait_until("the connection of rank 2", || sockets(&scratch) > before);
     ranks[0].signal(Signal::CONT);
     for rank in [0, 2] {
         let answer = ranks[rank].answer();
@@ -217,7 +227,7 @@ fn a_forked_child_is_not_a_member_and_its_end_is_nobodys_death() {
 #[test]
 fn late_ranks_do_not_wait_for_the_child_of_a_dead_one() {
     let scratch = Scratch::new();
-    let mut ranks = team(&scratch.meet(), "forked", 3);
+    let mut ranks = team(&scratch.meet(), "forked", 4);
     ranks[0].ask("fork-beside");
     ranks[0].tell("attach");
     ranks[0].wait_claimed(0);
@@ -236,6 +246,7 @@ fn late_ranks_do_not_wait_for_the_child_of_a_dead_one() {
     let answer = ranks[2].ask("attach");
     assert!(answer.starts_with("EB_SYSTEM joining: process") && answer.contains("a child of it lives on"), "{answer}");
     assert_eq!(scratch.files(), Vec::<String>::new(), "the child has a socket, and no name leads there");
+    assert!(ranks[3].ask("refuse no room").ends_with("rank 3: no room"));
 }
 
 #[test]

@@ -101,8 +101,8 @@ fn halve(bounds: &[Bounds], fit: &mut ClockFit) {
 mod tests {
     use super::super::format::Header;
     use super::super::read::RankTrace;
-    use super::super::record::{CallOutcome, Record};
     use super::super::record::tests::record;
+    use super::super::record::{CallOutcome, Record};
     use super::*;
     use crate::pattern::mix;
 

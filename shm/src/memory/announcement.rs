@@ -1,13 +1,13 @@
 //! Announcements to ranks at the rendezvous: another rank will not come, and why.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::control::Identity;
 use super::deadline::Deadline;
+use super::descriptor::Descriptor;
 use super::fd_server::{self, FdServer};
 use super::headroom::Headroom;
 use super::messages::{self, Answer, Message};
@@ -46,28 +46,24 @@ pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
 }
 
 /// Tells the fd server over an open connection that this rank cannot join. Returns the error of all ranks.
-pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
+pub(super) fn give_up(socket: &Descriptor, error: Error) -> Error {
     if fd_server::send(socket, &messages::encode(&Message::Failed(Identity::own(), error.clone())), &[]).is_err() {
         return error;
     }
     let until = Instant::now() + ANSWER_WAIT;
-    loop {
+    while fd_server::wait_for_message(socket, until) {
         match fd_server::receive(socket) {
             Ok(Some((bytes, _))) => match messages::decode(&bytes) {
                 Some(Answer::Failed(stands)) => return stands,
                 // sent before this rank gave up
                 Some(Answer::Welcome) => {}
-                Some(Answer::Over) | None => return error,
+                Some(Answer::Over) | None => break,
             },
             Ok(None) => {}
-            Err(_) => return error,
+            Err(_) => break,
         }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return error;
-        }
-        fd_server::wait_for(socket, left);
     }
+    error
 }
 
 /// Tells the ranks that join under `key` that rank `rank` of `size` cannot join, and why. Returns the error, the same for all.
@@ -78,7 +74,7 @@ pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Er
         return error;
     }
     let _room = Headroom::take();
-    match RendezvousAddress::new(dir, key).enter(&mut Deadline::new(Some(LINGER))) {
+    match RendezvousAddress::new(dir, key).enter(&mut Deadline::new(Some(LINGER)), &|| None) {
         Ok(Role::Client(socket)) => give_up(&socket, error),
         Ok(Role::Server(point)) => {
             FdServer::new(point).refuse(&error, size - 1, HashSet::new(), LINGER);

@@ -3,18 +3,17 @@
 //! It holds a table of its regions and then the regions, all of one size. Nothing in it takes memory until it is
 //! reserved, and what a region took is given back when its last user is gone.
 //!
-//! A program may close descriptors that it did not open (`close_range`, `closefrom`), and its next file gets the number.
-//! So the arena remembers device and inode of its file, and compares both before each use of the descriptor. Between the
-//! check and the use lie some nanoseconds in which another thread could still replace the file; a mapping is therefore
-//! checked again afterwards, and is never one of another file.
+//! The program may close the descriptor, so each use checks it ([`Descriptor`]); a mapping is checked again afterwards, and is
+//! never one of another file.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::descriptor::Descriptor;
 use super::{limits, process};
 use crate::Error;
 
@@ -43,10 +42,7 @@ pub const ARENA_NAME: &str = "earlybird-arena";
 /// The payload memory of a node: a sealed memfd.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// The descriptor; dropping the arena closes it only if it still is this file.
-    file: Option<OwnedFd>,
-    /// Device and inode.
-    identity: (u64, u64),
+    file: Descriptor,
     bytes: usize,
 }
 
@@ -67,7 +63,7 @@ impl Arena {
             other => other,
         };
         let file = match file {
-            Ok(file) => file,
+            Ok(file) => Descriptor::from(file),
             Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
                 return Err(Error::Unsupported {
                     what: "memfd_create in this process".into(),
@@ -78,34 +74,30 @@ impl Arena {
             }
             Err(e) => return Err(Error::system("creating the arena (memfd_create)", e)),
         };
-        rustix::fs::ftruncate(&file, bytes as u64)
+        file.checked()
+            .and_then(|file| rustix::fs::ftruncate(file, bytes as u64))
             .map_err(|e| Error::system(format!("giving the arena its size of {bytes} bytes"), e))?;
-        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|e| Error::system("sealing the arena", e))?;
-        let meta = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?;
-        Ok(Arena { file: Some(file), identity: (meta.st_dev, meta.st_ino), bytes })
+        file.checked()
+            .and_then(|file| rustix::fs::fcntl_add_seals(file, SEALS))
+            .map_err(|e| Error::system("sealing the arena", e))?;
+        Ok(Arena { file, bytes })
     }
 
     /// Adopts the arena that another rank created, after checking its seals: no process can shorten it under a mapping.
-    pub fn adopt(file: OwnedFd, bytes: usize) -> Result<Arena, Error> {
-        let meta = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?;
-        let size = meta.st_size;
+    pub fn adopt(file: Descriptor, bytes: usize) -> Result<Arena, Error> {
+        let size = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?.st_size;
         if size != bytes as i64 {
             return Err(Error::usage(format!("the arena received has {size} bytes where {bytes} were announced")));
         }
         match rustix::fs::fcntl_get_seals(&file) {
-            Ok(seals) if seals.contains(SEALS) => {
-                Ok(Arena { file: Some(file), identity: (meta.st_dev, meta.st_ino), bytes })
-            }
+            Ok(seals) if seals.contains(SEALS) => Ok(Arena { file, bytes }),
             _ => Err(Error::usage("the arena received is not a memfd sealed against shrinking and growing")),
         }
     }
 
     /// The descriptor, unchecked: see [`Arena::checked_fd`] where the program may have closed it.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        match &self.file {
-            Some(file) => file.as_fd(),
-            None => unreachable!("taken by the drop only"),
-        }
+        self.file.as_fd()
     }
 
     /// The descriptor, if it is still the arena's. One system call.
@@ -113,20 +105,17 @@ impl Arena {
     /// # Errors
     /// [`Error::System`] when this program has closed it, even if another file has its number now.
     pub fn checked_fd(&self) -> Result<BorrowedFd<'_>, Error> {
-        match rustix::fs::fstat(self.fd()) {
-            Ok(meta) if (meta.st_dev, meta.st_ino) == self.identity => Ok(self.fd()),
-            other => {
-                let now = if other.is_ok() { "is another file now" } else { "is not open any more" };
-                Err(Error::system(
-                    "using the arena's descriptor",
-                    format!(
-                        "it was closed by this program (close_range, closefrom?): descriptor {} {now}; keep the descriptors \
-                         that the program did not open itself",
-                        self.fd().as_raw_fd()
-                    ),
-                ))
-            }
-        }
+        self.file.checked().map_err(|errno| {
+            let now = if errno == Errno::STALE { "is another file now" } else { "is not open any more" };
+            Error::system(
+                "using the arena's descriptor",
+                format!(
+                    "it was closed by this program (close_range, closefrom?): descriptor {} {now}; keep the descriptors \
+                     that the program did not open itself",
+                    self.fd().as_raw_fd()
+                ),
+            )
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -135,12 +124,12 @@ impl Arena {
 
     /// Returns whether process `pid` has a part of the arena mapped; `None` without permission to look.
     pub fn is_mapped_by(&self, pid: u32) -> Option<bool> {
-        process::maps(pid, ARENA_NAME, self.identity.1)
+        process::maps(pid, ARENA_NAME, self.file.inode())
     }
 
     /// Bytes of memory in use by the arena; 0 when this process has lost its descriptor.
     pub fn taken_bytes(&self) -> u64 {
-        let meta = rustix::fs::fstat(self.fd()).ok().filter(|meta| (meta.st_dev, meta.st_ino) == self.identity);
+        let meta = self.file.checked().and_then(rustix::fs::fstat);
         meta.map_or(0, |meta| meta.st_blocks as u64 * 512)
     }
 
@@ -212,16 +201,6 @@ impl Arena {
     }
 }
 
-impl Drop for Arena {
-    /// Closes the descriptor, but not another file that has its number by now.
-    fn drop(&mut self) {
-        let is_ours = self.checked_fd().is_ok();
-        if let Some(file) = self.file.take().filter(|_| !is_ours) {
-            let _ = file.into_raw_fd();
-        }
-    }
-}
-
 pub(super) fn arena_full(needed: u64) -> Error {
     arena_full_with(needed, limits::memory_available_bytes(Path::new("/")).unwrap_or(0))
 }
@@ -242,10 +221,10 @@ mod tests {
     fn an_arena_that_could_shrink_is_refused() {
         let file = rustix::fs::memfd_create("t", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
-        assert_eq!(Arena::adopt(file, 4096).err().map(|e| e.code()), Some("EB_USAGE"));
+        assert_eq!(Arena::adopt(file.into(), 4096).err().map(|e| e.code()), Some("EB_USAGE"));
         let arena = Arena::create(8192).unwrap();
         let copy = arena.fd().try_clone_to_owned().unwrap();
-        assert_eq!(Arena::adopt(copy, 4096).err().map(|e| e.code()), Some("EB_USAGE"));
+        assert_eq!(Arena::adopt(copy.into(), 4096).err().map(|e| e.code()), Some("EB_USAGE"));
         assert!(rustix::fs::ftruncate(arena.fd(), 4096).is_err());
         assert!(rustix::fs::ftruncate(arena.fd(), 16384).is_err());
     }
@@ -259,9 +238,7 @@ mod tests {
         rustix::io::pwrite(&other, &[7; 4096], 0).unwrap();
         let (keep, number) = (arena.fd().try_clone_to_owned().unwrap(), arena.fd().as_raw_fd());
         let mut place = arena;
-        let Some(mut file) = place.file.take() else { unreachable!() };
-        rustix::io::dup3(&other, &mut file, rustix::io::DupFlags::CLOEXEC).unwrap();
-        place.file = Some(file);
+        place.file.lose_to(&other);
 
         let lost = place.reserve(std::slice::from_ref(&(0..65536))).unwrap_err().to_string();
         assert!(lost.contains(&format!("descriptor {number} is another file now")), "{lost}");

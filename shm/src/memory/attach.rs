@@ -10,7 +10,7 @@
 //! others watch the creator, so the work of joining grows linearly with the number of ranks.
 
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -21,13 +21,14 @@ use super::attach_errors::{connection_lost, describe, died, of_attach};
 use super::control::{ATTACHED, CLAIMED, Control, FREE, Identity, MAX_RANKS};
 use super::control_map::ControlMap;
 use super::deadline::Deadline;
+use super::descriptor::Descriptor;
 use super::fd_server::{self, FdServer, FdServerHandler};
 use super::grant::{MAX_REGIONS, POOL_BYTES};
 use super::messages::{self, Answer, Message, Statement};
 use super::owner_thread::OwnerThread;
 use super::process;
-use super::rendezvous::{self, RendezvousAddress, Role};
-use super::{Absent, AttachOptions, Region, liveness, record_lock};
+use super::rendezvous::{RendezvousAddress, Role};
+use super::{Absent, AttachOptions, Region, directory, liveness, record_lock};
 use crate::Error;
 use crate::engine;
 
@@ -61,7 +62,7 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
     crate::fault_injection::reached_in_joining(options.rank, "joining");
     let address = RendezvousAddress::new(options.dir.as_deref(), &options.key);
     loop {
-        let attached = match address.enter(&mut joining.deadline) {
+        let attached = match address.enter(&mut joining.deadline, joining.absent) {
             Ok(Role::Server(point)) => joining.host(FdServer::new(point)).map(Some),
             Ok(Role::Client(socket)) => joining.join(&address, socket),
             // for example when no descriptor is left: the others do not know of this rank yet
@@ -124,7 +125,7 @@ struct Joining<'a> {
 
 impl Joining<'_> {
     /// Creates control segment and arena, and returns the descriptor of the control segment too.
-    fn create(&self) -> Result<(Attached, OwnedFd), Error> {
+    fn create(&self) -> Result<(Attached, Descriptor), Error> {
         let (control, file) = ControlMap::create()?;
         // as many regions as `ulimit -f` leaves room for; one is asked for in any case
         let limit = arena::file_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -136,8 +137,8 @@ impl Joining<'_> {
     }
 
     /// Maps the control segment and the arena that the creator has sent.
-    fn adopt(&self, files: Vec<OwnedFd>) -> Result<Attached, Error> {
-        let Ok([control, arena]) = <[OwnedFd; 2]>::try_from(files) else {
+    fn adopt(&self, files: Vec<Descriptor>) -> Result<Attached, Error> {
+        let Ok([control, arena]) = <[Descriptor; 2]>::try_from(files) else {
             return Err(Error::system("receiving the arena", "its descriptor did not come; raise ulimit -n"));
         };
         let control = ControlMap::adopt(&control)?;
@@ -195,7 +196,7 @@ impl Joining<'_> {
                 server.end(&Answer::Over);
                 attached.control.end_rendezvous();
                 // keys differ from job to job, so sockets of jobs that died while joining are swept by later jobs
-                let _ = rendezvous::sweep(self.options.dir.as_deref());
+                let _ = directory::sweep(self.options.dir.as_deref());
                 Ok(attached)
             }
             Err(error) => {
@@ -230,7 +231,7 @@ impl Joining<'_> {
     }
 
     /// Joins the group of another fd server; `None` when that has ended.
-    fn join(&mut self, address: &RendezvousAddress, socket: OwnedFd) -> Result<Option<Attached>, Error> {
+    fn join(&mut self, address: &RendezvousAddress, socket: Descriptor) -> Result<Option<Attached>, Error> {
         self.hosts = false;
         let message = Message::Join(self.statement.clone());
         match fd_server::send(&socket, &messages::encode(&message), &[]) {
@@ -255,7 +256,7 @@ impl Joining<'_> {
     }
 
     /// Waits for the creator's answer; `None` when the creator is gone.
-    fn receive_answer(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
+    fn receive_answer(&mut self, socket: &Descriptor) -> Result<Option<(Answer, Vec<Descriptor>)>, Error> {
         let creator = record_lock::peer_process(socket);
         loop {
             let creator_runs = announcement::check_creator(creator.as_ref());

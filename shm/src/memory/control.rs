@@ -207,13 +207,7 @@ impl Control {
     /// Fails the joining of all ranks with this error, unless another rank was earlier. Returns the first error. `dead` is a rank
     /// known to have died, whose half-written error is replaced.
     pub(crate) fn fail(&self, rank: usize, error: &Error, dead: Option<usize>) -> Error {
-        let mine = WRITING | rank as u64;
-        let free = [Some(0), dead.map(|dead| WRITING | dead as u64)];
-        let taken = free
-            .into_iter()
-            .flatten()
-            .any(|before| self.header.failure.compare_exchange(before, mine, Relaxed, Relaxed).is_ok());
-        if !taken {
+        if !self.begin_failure(rank, dead) {
             // the error that another rank is just writing stands
             return poll(WRITING_LOOKS, || self.failure()).unwrap_or_else(|| error.clone());
         }
@@ -223,6 +217,13 @@ impl Control {
         self.header.failure.store(FAILED, SyncPoint::PoisonRelease.order());
         self.ring();
         self.failure().unwrap_or_else(|| error.clone())
+    }
+
+    /// Takes it upon `rank` to write the first error. Returns false if another rank has, other than the dead one.
+    pub(crate) fn begin_failure(&self, rank: usize, dead: Option<usize>) -> bool {
+        let free = [Some(0), dead.map(|dead| WRITING | dead as u64)];
+        let take = |before| self.header.failure.compare_exchange(before, WRITING | rank as u64, Relaxed, Relaxed);
+        free.into_iter().flatten().any(|before| take(before).is_ok())
     }
 
     fn ring(&self) {

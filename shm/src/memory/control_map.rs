@@ -4,13 +4,13 @@
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
-use std::os::fd::{AsFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 use super::arena::{SEALS, check_file_limit};
 use super::control::{CONTROL_BYTES, Control};
+use super::descriptor::Descriptor;
 use crate::Error;
 
 /// The mapped control segment.
@@ -20,20 +20,20 @@ pub(crate) struct ControlMap {
 
 impl ControlMap {
     /// Creates the segment, zeroed and with its memory reserved, and the descriptor by which others map it.
-    pub fn create() -> Result<(ControlMap, OwnedFd), Error> {
+    pub fn create() -> Result<(ControlMap, Descriptor), Error> {
         check_file_limit(CONTROL_BYTES)?;
         let refused = |error| Error::system(format!("creating the control segment of {CONTROL_BYTES} bytes"), error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("earlybird-control", flags).map_err(refused)?;
-        rustix::fs::ftruncate(&file, CONTROL_BYTES as u64).map_err(refused)?;
-        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(refused)?;
-        let reserve = || rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, CONTROL_BYTES as u64);
+        let file = Descriptor::from(rustix::fs::memfd_create("earlybird-control", flags).map_err(refused)?);
+        file.checked().and_then(|file| rustix::fs::ftruncate(file, CONTROL_BYTES as u64)).map_err(refused)?;
+        file.checked().and_then(|file| rustix::fs::fcntl_add_seals(file, SEALS)).map_err(refused)?;
+        let reserve = || rustix::fs::fallocate(file.checked()?, FallocateFlags::empty(), 0, CONTROL_BYTES as u64);
         rustix::io::retry_on_intr(reserve).map_err(refused)?;
         Ok((ControlMap::map(&file)?, file))
     }
 
     /// Maps the segment that another rank created, after checking that no process can shorten it.
-    pub fn adopt(file: &OwnedFd) -> Result<ControlMap, Error> {
+    pub fn adopt(file: &Descriptor) -> Result<ControlMap, Error> {
         let refused = |error| Error::system("looking at the control segment", error);
         let bytes = rustix::fs::fstat(file).map_err(refused)?.st_size;
         let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
@@ -46,9 +46,13 @@ impl ControlMap {
         ControlMap::map(file)
     }
 
-    fn map(file: &OwnedFd) -> Result<ControlMap, Error> {
-        let map = MmapOptions::new().len(CONTROL_BYTES).map_raw(&file.as_fd());
+    fn map(file: &Descriptor) -> Result<ControlMap, Error> {
+        let lost =
+            |errno| Error::system("mapping the control segment, whose descriptor this program has closed", errno);
+        let map = MmapOptions::new().len(CONTROL_BYTES).map_raw(&file.checked().map_err(lost)?);
         let map = map.map_err(|error| Error::system("mapping the control segment (see ulimit -v)", error))?;
+        // The number is still the segment's, so it was when it was mapped.
+        file.checked().map_err(lost)?;
         Ok(ControlMap { map })
     }
 }
@@ -60,5 +64,21 @@ impl Deref for ControlMap {
         // which is more than Control's 128, stays mapped while `self` lives, and holds atomics only, for which every bit
         // pattern is a value and which other processes may change meanwhile.
         unsafe { &*self.map.as_ptr().cast::<Control>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn another_file_that_has_taken_the_number_is_not_mapped() {
+        let ((_ours, mut file), (_others, other)) = (ControlMap::create().unwrap(), ControlMap::create().unwrap());
+        assert!(ControlMap::adopt(&file).is_ok());
+        // A file of the program's, which happens to have the size and the seals of the segment.
+        file.lose_to(&other.as_fd().try_clone_to_owned().unwrap());
+        let refused = ControlMap::adopt(&file).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("whose descriptor this program has closed"), "{refused}");
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,11 +16,14 @@ use rustix::net::{
     SocketFlags,
 };
 
+use super::attach_errors::connection_lost;
 use super::control::Identity;
+use super::descriptor::Descriptor;
 use super::headroom::Headroom;
 use super::messages::{self, Answer, Message, Statement};
-use super::record_lock;
-use super::rendezvous::{self, Rendezvous};
+use super::rendezvous::Rendezvous;
+use super::sockets;
+use super::{process, record_lock};
 use crate::Error;
 
 /// Connections that are served at a time; the others wait in the kernel.
@@ -29,6 +32,8 @@ const MOST_CONNECTIONS: usize = 32;
 const MESSAGE_BYTES: usize = 12 << 10;
 /// Time that a closed server waits for messages of connected processes.
 const DRAIN: Duration = Duration::from_secs(1);
+/// Interval at which a wait for a message asks whether the process at the other end has ended.
+const ASK_EVERY: Duration = Duration::from_millis(10);
 
 /// The group behind an fd server: it answers messages and owns the descriptors.
 pub(crate) trait FdServerHandler {
@@ -41,7 +46,7 @@ pub(crate) trait FdServerHandler {
 }
 
 struct Connection {
-    socket: OwnedFd,
+    socket: Descriptor,
     /// The rank at the other end, once it was welcomed.
     rank: Option<Statement>,
 }
@@ -51,7 +56,7 @@ pub(crate) struct FdServer {
     point: Rendezvous,
     connections: Vec<Connection>,
     /// A spare descriptor: closed when the process has no more, so that all ranks can be answered even then.
-    spare: Option<OwnedFd>,
+    spare: Option<Descriptor>,
 }
 
 impl FdServer {
@@ -87,8 +92,10 @@ impl FdServer {
     fn accept(&mut self) -> Result<(), Error> {
         for socket in self.point.sockets() {
             while self.connections.len() < MOST_CONNECTIONS {
-                match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                    Ok(socket) if record_lock::peer_uid(&socket).is_ok_and(rendezvous::is_own) => {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let accepted = socket.checked().and_then(|socket| rustix::net::accept_with(socket, flags));
+                match accepted.map(Descriptor::from) {
+                    Ok(socket) if record_lock::peer_uid(&socket).is_ok_and(sockets::is_own) => {
                         self.connections.push(Connection { socket, rank: None });
                     }
                     Ok(_stranger) => {}
@@ -118,7 +125,7 @@ impl FdServer {
         self.connections.retain(|connection| connection.rank.is_none());
         let _ = self.accept();
         while let Some(connection) = self.connections.pop() {
-            wait_for(&connection.socket, until.saturating_duration_since(Instant::now()));
+            wait_for_message(&connection.socket, until);
             let _ = answer_one(connection, &mut last);
             let _ = self.accept();
         }
@@ -166,8 +173,8 @@ fn answer_one(mut connection: Connection, host: &mut impl FdServerHandler) -> Re
     let bytes = match receive(&connection.socket) {
         Ok(Some((bytes, _))) => bytes,
         Ok(None) => return Ok(Some(connection)),
-        // an error counts as a closed connection
-        Err(_) => Vec::new(),
+        Err(error) if is_hangup(error) => Vec::new(),
+        Err(error) => return Err(connection_lost(error)),
     };
     let message = messages::decode(&bytes);
     let statement = if let Some(Message::Join(statement)) = &message { Some(statement.clone()) } else { None };
@@ -191,30 +198,32 @@ fn answer_one(mut connection: Connection, host: &mut impl FdServerHandler) -> Re
 }
 
 /// Sends one message.
-pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+pub(crate) fn send(socket: &Descriptor, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let socket = socket.checked()?;
     let call = || rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags);
     rustix::io::retry_on_intr(call).map(drop)
 }
 
 /// Receives the next message with its descriptors; `None` while there is none, no bytes when the other end has closed.
-pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+pub(crate) fn receive(socket: &Descriptor) -> rustix::io::Result<Option<(Vec<u8>, Vec<Descriptor>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; MESSAGE_BYTES];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-        Ok(message) => message.bytes,
-        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let received =
+        match rustix::net::recvmsg(socket.checked()?, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            Ok(message) => message.bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error),
+        };
     let descriptors = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
+        RecvAncillaryMessage::ScmRights(rights) => rights.map(Descriptor::from).collect::<Vec<_>>(),
         _ => Vec::new(),
     });
     let descriptors = descriptors.collect();
@@ -226,15 +235,34 @@ pub(crate) fn is_hangup(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET)
 }
 
-/// Waits until a message has come, at most `wait`.
-pub(crate) fn wait_for(socket: &OwnedFd, wait: Duration) {
+/// Waits until a message has come, at most `wait`. Returns whether there is something to receive, if only the end of the connection.
+pub(crate) fn wait_for(socket: &Descriptor, wait: Duration) -> bool {
     let timeout = Timespec::try_from(wait).ok();
-    // the caller looks at the socket again, whatever ended the wait
-    let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref());
+    rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
+/// Waits until a message has come. Returns false if none has come by `until`, or none will: the process at the other end has
+/// ended, and a child that it forked keeps the connection open.
+pub(crate) fn wait_for_message(socket: &Descriptor, until: Instant) -> bool {
+    let sender = record_lock::peer_process(socket);
+    loop {
+        // Before the look at the socket, so that a message sent before the end is found.
+        let has_ended = sender.as_ref().is_some_and(|sender| process::runs(sender) == Some(false));
+        let left = until.saturating_duration_since(Instant::now());
+        if wait_for(socket, if has_ended { Duration::ZERO } else { left.min(ASK_EVERY) }) {
+            return true;
+        }
+        if has_ended || left.is_zero() {
+            return false;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::process::{Command, Stdio};
+
     use super::super::deadline::Deadline;
     use super::super::rendezvous::{RendezvousAddress, Role};
     use super::*;
@@ -254,14 +282,14 @@ mod tests {
 
     fn server(key: &str) -> (RendezvousAddress, FdServer) {
         let address = RendezvousAddress::new(None, &format!("{key}-{}", std::process::id()));
-        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None)) else {
+        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None), &|| None) else {
             panic!("the rendezvous was free")
         };
         (address, FdServer::new(point))
     }
 
     /// The answer to a message sent on an own connection.
-    fn receive_answer(socket: &OwnedFd) -> Option<Answer> {
+    fn receive_answer(socket: &Descriptor) -> Option<Answer> {
         wait_for(socket, Duration::from_secs(10));
         messages::decode(&receive(socket).unwrap()?.0)
     }
@@ -269,7 +297,7 @@ mod tests {
     #[test]
     fn every_client_connected_at_the_end_gets_the_last_answer() {
         let (address, server) = server("end");
-        let waiting: Vec<OwnedFd> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
+        let waiting: Vec<Descriptor> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
         waiting.iter().for_each(|socket| send(socket, &messages::encode(&Message::Ended(vec![1])), &[]).unwrap());
         let last = Answer::Failed(Error::usage("the end"));
         server.end(&last);
@@ -293,6 +321,44 @@ mod tests {
             assert_eq!(receive_answer(&socket).as_ref(), Some(&expected));
         }
         refusing.join().unwrap();
+    }
+
+    /// The creator's program has closed the connection, and a file has its number: no rank has died.
+    #[test]
+    fn a_connection_that_this_process_has_lost_is_its_own_error() {
+        let (address, mut server) = server("lost");
+        let _rank = address.connect().unwrap().unwrap();
+        server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap();
+        let file = rustix::fs::memfd_create("users", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        server.connections[0].socket.lose_to(&file);
+        let error = server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap_err().to_string();
+        assert!(error.contains("something else in this process has closed"), "{error}");
+    }
+
+    #[test]
+    #[ignore = "the process of the next test, which connects, leaves the connection to a child, and ends"]
+    #[allow(clippy::zombie_processes)] // the child is to outlive this process
+    fn orphan() {
+        let Ok(key) = std::env::var("EARLYBIRD_TEST_KEY") else { return };
+        let socket = RendezvousAddress::new(None, &key).connect().unwrap().unwrap();
+        let kept = socket.as_fd().try_clone_to_owned().unwrap();
+        // The child reads until the server closes the connection.
+        rustix::fs::fcntl_setfl(&kept, rustix::fs::OFlags::empty()).unwrap();
+        Command::new("cat").stdin(Stdio::from(kept)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_only_a_child_of_its_process_keeps_is_not_waited_for() {
+        let (_, mut server) = server("orphan");
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.args(["--exact", "memory::fd_server::tests::orphan", "--ignored"]).stdout(Stdio::null());
+        assert!(
+            process.env("EARLYBIRD_TEST_KEY", format!("orphan-{}", std::process::id())).status().unwrap().success()
+        );
+        server.serve(&mut NoMessages, Duration::from_secs(60)).unwrap();
+        let began = Instant::now();
+        assert!(!wait_for_message(&server.connections[0].socket, began + Duration::from_secs(60)));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

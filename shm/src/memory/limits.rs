@@ -3,10 +3,11 @@
 //! Shared memory is charged when it is reserved, and the kernel answers a group at its limit with the out-of-memory killer, not
 //! with an error. So a request is compared with the free memory before the kernel is asked.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::descriptor::read_text;
 
 /// Time for which a reading of the free memory covers small requests: it takes some hundred system calls.
 const READING_LASTS: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ pub(crate) fn cpu_quota(root: &Path) -> Option<usize> {
     let v2 = group_directories(root, "", &["sys/fs/cgroup", "sys/fs/cgroup/unified"]);
     let v1 = group_directories(root, "cpu", &["sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"]);
     let quota_v2 = v2.iter().filter_map(|group| {
-        let text = fs::read_to_string(group.join("cpu.max")).ok()?;
+        let text = read_text(group.join("cpu.max")).ok()?;
         let (quota, period) = text.trim().split_once(' ')?;
         cpus(quota.parse().ok()?, period.parse().ok()?)
     });
@@ -85,11 +86,11 @@ fn cpus(quota_us: u64, period_us: u64) -> Option<usize> {
 
 /// A file with one number; `None` for `max` and -1, which mean no limit.
 fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    read_text(path).ok()?.trim().parse().ok()
 }
 
 fn meminfo(root: &Path, field: &str) -> Option<u64> {
-    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let text = read_text(root.join("proc/meminfo")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
@@ -102,7 +103,7 @@ const UNLIMITED_BYTES: u64 = 1 << 62;
 fn free_in(path: PathBuf, limit: &str, usage: &str, cache: &str) -> Option<MemoryGroup> {
     let limit_bytes = number(&path.join(limit)).filter(|limit| *limit < UNLIMITED_BYTES)?;
     let usage = number(&path.join(usage))?;
-    let cache = fs::read_to_string(path.join("memory.stat"))
+    let cache = read_text(path.join("memory.stat"))
         .ok()
         .and_then(|text| text.lines().find_map(|line| line.strip_prefix(cache)?.trim().parse::<u64>().ok()))
         .unwrap_or(0);
@@ -112,7 +113,7 @@ fn free_in(path: PathBuf, limit: &str, usage: &str, cache: &str) -> Option<Memor
 /// The directories of this process's group and of its ancestors for one controller (version 2: the empty name). In a
 /// container only the upper ones may be visible; those that are not there are skipped by the readers.
 fn group_directories(root: &Path, controller: &str, mounts: &[&str]) -> Vec<PathBuf> {
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let groups = read_text(root.join("proc/self/cgroup")).unwrap_or_default();
     let own = groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
         let controllers = fields.next()?;
@@ -130,6 +131,7 @@ fn group_directories(root: &Path, controller: &str, mounts: &[&str]) -> Vec<Path
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     struct Fixture(PathBuf);
 

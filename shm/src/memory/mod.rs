@@ -18,6 +18,8 @@ mod budget_shares;
 mod control;
 mod control_map;
 mod deadline;
+mod descriptor;
+mod directory;
 mod fd_server;
 mod grant;
 mod headroom;
@@ -36,6 +38,7 @@ mod rendezvous;
 mod segment;
 #[doc(hidden)]
 pub mod shared_words;
+mod sockets;
 mod survivors;
 #[doc(hidden)]
 pub mod table;
@@ -45,10 +48,10 @@ pub use allocation::{Allocation, BufferUse};
 pub use announcement::{announce_end, forget_job, refuse};
 pub use budget::{MemoryBudget, Reservation};
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
+pub use directory::sweep;
 pub use grant::{AllocationName, BudgetLimits, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
 pub use options::{Absent, AttachOptions};
 pub use peer::{Peer, PeerState};
 pub use region::Region;
-pub use rendezvous::sweep;
 pub use segment::Segment;
 pub use survivors::{Decision, Vote};

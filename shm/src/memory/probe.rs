@@ -4,9 +4,10 @@ use std::path::Path;
 
 use super::arena::Arena;
 pub use super::arena::{ARENA_NAME, file_limit};
+pub use super::directory::leftovers;
 use super::limits;
 pub use super::limits::MemoryGroup;
-pub use super::rendezvous::{leftovers, try_out};
+pub use super::rendezvous::try_out;
 use crate::Error;
 use crate::layout::Layout;
 

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::control::Identity;
+use super::descriptor::{Descriptor, read_text};
 
 impl Identity {
     /// The identity of the calling process. Without /proc only the pid is known.
@@ -24,6 +25,7 @@ pub(crate) fn runs(process: &Identity) -> Option<bool> {
     match pidfd_open(pid, PidfdFlags::empty()) {
         Err(Errno::SRCH) => Some(false),
         Ok(descriptor) => {
+            let descriptor = Descriptor::from(descriptor);
             // the number may have gone to another process by now
             let same = stat(&process.pid.to_string()).is_none_or(|(_, start)| start == process.start_ticks);
             let mut watched = [PollFd::new(&descriptor, PollFlags::IN)];
@@ -42,7 +44,7 @@ pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
     let inode = inode.to_string();
     let shows = |line: &str| line.contains(name) && line.split_ascii_whitespace().nth(4) == Some(&inode);
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        match std::fs::read_to_string(task.ok()?.path().join("maps")) {
+        match read_text(task.ok()?.path().join("maps")) {
             Ok(maps) if maps.lines().any(shows) => return Some(true),
             Ok(_) => {}
             // a thread that has ended meanwhile
@@ -55,7 +57,7 @@ pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
 
 /// State letter and start time of a process, `process` being a pid or `self`.
 pub(crate) fn stat(process: &str) -> Option<(char, u64)> {
-    parse_stat(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    parse_stat(&read_text(format!("/proc/{process}/stat")).ok()?)
 }
 
 fn parse_stat(line: &str) -> Option<(char, u64)> {

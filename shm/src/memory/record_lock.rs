@@ -71,7 +71,8 @@ pub(crate) fn peer_uid(socket: &impl AsFd) -> std::io::Result<u32> {
     peer_credentials(socket).map(|credentials| credentials.uid)
 }
 
-/// The process that made the socket at which this connection was accepted; `None` where it cannot be seen from here.
+/// The process at the other end of a connection, the one that connected or that made the socket at which it was accepted; `None`
+/// where it cannot be seen from here.
 pub(crate) fn peer_process(socket: &impl AsFd) -> Option<Identity> {
     let pid = peer_credentials(socket).ok().and_then(|credentials| u32::try_from(credentials.pid).ok())?;
     let start_ticks = process::stat(&pid.to_string()).map_or(0, |(_, start)| start);

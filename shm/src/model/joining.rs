@@ -17,6 +17,9 @@ pub const WRONG_ERROR: &str = "an error that nobody has given";
 /// The complaint about a dead rank of which another witness cannot be asked.
 pub const UNKNOWN_OWNER: &str = "the owner thread of a dead rank is not known";
 
+/// The error of a rank that sees a death.
+pub const DEATH: &str = "died";
+
 const SETTINGS: u64 = 5;
 
 fn identity(rank: usize) -> Identity {
@@ -96,6 +99,49 @@ impl ControlModel {
         words::enter(rank);
         let failed = || self.0.control.failure().map_or(Ok(Duration::MAX), Err);
         self.0.control.until_over(failed).expect_err("the rendezvous fails")
+    }
+
+    /// Rank `rank` has an error of its own, and its process ends while it writes it.
+    pub fn die_failing(&self, rank: usize) {
+        words::enter(rank);
+        self.0.control.own(rank, owner(rank));
+        assert!(self.0.control.begin_failure(rank, None), "nobody else has an error");
+        self.0.control.living[rank].end_of_owner(owner(rank));
+    }
+
+    /// Rank 0 waits for the death of rank `dead` and fails; returns the error that stands. `knows` is false for a wrong protocol,
+    /// in which the half-written error of a dead rank is never replaced.
+    pub fn host_in_vain(&self, dead: usize, knows: bool) -> Error {
+        words::enter(0);
+        words::poll(|| self.is_gone(dead).then_some(()));
+        self.0.control.fail(0, &Error::usage(DEATH), knows.then_some(dead))
+    }
+
+    /// Rank 0 ends the rendezvous and leaves at once.
+    pub fn host_and_leave(&self) {
+        self.host();
+        self.0.control.living[0].leave();
+    }
+
+    /// Rank `rank` joins, and looks whether rank 0, which brings the ranks together, is gone before they have met.
+    pub fn join_watching(&self, rank: usize) -> Result<(), Error> {
+        self.claim_and_attach(rank);
+        let control = &self.0.control;
+        control.until_over(|| {
+            // A change of what is read from here on ends the sleep, as its time does where there are clocks.
+            words::start(rank);
+            if let Some(error) = control.failure() {
+                return Err(error);
+            }
+            match self.is_gone(0) && !control.is_over() {
+                true => Err(control.fail(rank, &Error::usage(DEATH), Some(0))),
+                false => Ok(Duration::from_millis(200)),
+            }
+        })
+    }
+
+    fn is_gone(&self, rank: usize) -> bool {
+        matches!(self.0.control.living[rank].state(), LivenessState::Left | LivenessState::OwnerDied)
     }
 
     /// Rank `rank` uses the memory and leaves in order.

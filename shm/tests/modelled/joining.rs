@@ -3,12 +3,23 @@
 use super::Bound;
 use super::pool::Pool;
 use earlybird_shm::model::explore;
-use earlybird_shm::model::joining::{ControlModel, WRONG_ERROR};
+use earlybird_shm::model::joining::{ControlModel, DEATH, WRONG_ERROR};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The complaint about survivors that read another decision than was made.
 pub const WRONG_DECISION: &str = "another decision than was made";
+
+/// The complaint about ranks that take a rendezvous for failed which has succeeded.
+pub const MISSED_END: &str = "a rendezvous that has succeeded failed";
+
+/// The wrong protocol beside `joining_dies_3`: the half-written error of a dead rank is never replaced.
+pub const UNREPLACED: JoiningModel = JoiningModel {
+    name: "joining_unreplaced_3",
+    title: "one of 3 ranks dies while it writes an error, which nobody replaces",
+    bound: Some(4),
+    body: || dies(false),
+};
 
 /// A model by name.
 pub struct JoiningModel {
@@ -25,6 +36,24 @@ pub const JOINING: &[JoiningModel] = &[
     JoiningModel { name: "joining_3", title: "joining, 3 ranks", bound: Some(3), body: || join(3) },
     JoiningModel { name: "joining_fails_2", title: "joining fails, 2 ranks", bound: None, body: one_fails },
     JoiningModel { name: "joining_fails_3", title: "joining fails on two of 3 ranks", bound: Some(4), body: two_fail },
+    JoiningModel {
+        name: "joining_dies_3",
+        title: "one of 3 ranks dies while it writes an error",
+        bound: Some(4),
+        body: || dies(true),
+    },
+    JoiningModel {
+        name: "joining_creator_dies_3",
+        title: "the creator dies so, and two ranks see it",
+        bound: Some(2),
+        body: creator_dies,
+    },
+    JoiningModel {
+        name: "joining_creator_leaves_3",
+        title: "the creator leaves once all have met, and two ranks look",
+        bound: Some(2),
+        body: creator_leaves,
+    },
     JoiningModel { name: "leaving", title: "a rank leaves", bound: None, body: || leave(ControlModel::leave) },
     JoiningModel { name: "dying", title: "a rank dies", bound: None, body: || leave(ControlModel::die) },
     JoiningModel { name: "table", title: "two ranks allocate and release", bound: Some(3), body: allocate },
@@ -79,6 +108,41 @@ fn two_fail() -> bool {
         "{WRONG_ERROR}: {all:?}"
     );
     all[0] == "0"
+}
+
+fn dies(knows: bool) -> bool {
+    let control = ControlModel::new(3);
+    let (theirs, waiting) = (control.share(), control.share());
+    let dead = loom::thread::spawn(move || theirs.die_failing(1));
+    let waits = loom::thread::spawn(move || waiting.join_in_vain(2));
+    let own = control.host_in_vain(1, knows);
+    dead.join().unwrap();
+    assert_eq!([own, waits.join().unwrap()].map(|error| error.to_string()), [DEATH; 2], "{WRONG_ERROR}");
+    true
+}
+
+fn creator_dies() -> bool {
+    let control = ControlModel::new(3);
+    let watching = |rank| {
+        let theirs = control.share();
+        loom::thread::spawn(move || theirs.join_watching(rank).expect_err("the rendezvous fails").to_string())
+    };
+    let others = [1, 2].map(watching);
+    control.die_failing(0);
+    assert_eq!(others.map(|other| other.join().unwrap()), [DEATH; 2], "{WRONG_ERROR}");
+    true
+}
+
+fn creator_leaves() -> bool {
+    let control = ControlModel::new(3);
+    let watching = |rank| {
+        let theirs = control.share();
+        loom::thread::spawn(move || theirs.join_watching(rank))
+    };
+    let others = [1, 2].map(watching);
+    control.host_and_leave();
+    assert_eq!(others.map(|other| other.join().unwrap()), [Ok(()), Ok(())], "{MISSED_END}");
+    true
 }
 
 fn leave(goes: fn(&ControlModel, usize)) -> bool {

@@ -103,6 +103,26 @@ pub static STARTED: &[StartedModel] = &[
         scripts: &[ONCE, ONCE, ONCE],
     },
     StartedModel {
+        name: "started_two_flat_3",
+        collective: AllReduce,
+        algorithm: Flat,
+        words: 1,
+        window: 128,
+        memory: Private,
+        bound: Some(0),
+        scripts: CROSSED_3,
+    },
+    StartedModel {
+        name: "started_two_registered_3",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 1,
+        window: 128,
+        memory: Registered,
+        bound: Some(0),
+        scripts: CROSSED_3,
+    },
+    StartedModel {
         name: "started_and_blocking_2",
         collective: AllReduce,
         algorithm: Slices,
@@ -222,7 +242,11 @@ const AWAY: &[&[Act]] = &[&[Start(1)], ONCE];
 const ONCE: &[Act] = &[Start(1), Finish(1)];
 
 /// Two ranks that complete their requests in different orders.
-const CROSSED: &[&[Act]] = &[&[Start(1), Start(2), Finish(1), Finish(2)], &[Start(1), Start(2), Finish(2), Finish(1)]];
+const CROSSED: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST];
+/// Three.
+const CROSSED_3: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST];
+const FIRST_FIRST: &[Act] = &[Start(1), Start(2), Finish(1), Finish(2)];
+const SECOND_FIRST: &[Act] = &[Start(1), Start(2), Finish(2), Finish(1)];
 
 /// The model of this name.
 pub fn started(name: &str) -> Option<&'static StartedModel> {
