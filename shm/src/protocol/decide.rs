@@ -28,7 +28,8 @@ pub struct Thresholds {
 const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 
 impl Thresholds {
-    /// Defaults for `ranks` ranks, from the measurements in `docs/results/2026-11-20.md`.
+    /// Defaults for `ranks` ranks, from the measurements in `docs/results/2026-11-20.md`; of one copy on two ranks, in
+    /// `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize) -> Self {
         let flat_bytes = match ranks {
             0..=2 => 8 * 1024,
@@ -40,8 +41,12 @@ impl Thresholds {
             flat_bytes,
             leader_bytes: 0,
             slices_bytes,
-            all_gather_single_copy_bytes: if ranks <= 4 { 2 << 20 } else { usize::MAX },
-            all_to_all_single_copy_bytes: if ranks <= 2 { 2 << 20 } else { (2 << 20) / ranks },
+            all_gather_single_copy_bytes: match ranks {
+                0..=2 => 1 << 20,
+                3..=4 => 2 << 20,
+                _ => usize::MAX,
+            },
+            all_to_all_single_copy_bytes: if ranks <= 2 { 1 << 20 } else { (2 << 20) / ranks },
         }
     }
 
