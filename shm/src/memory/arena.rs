@@ -74,8 +74,8 @@ impl Arena {
             }
             Err(e) => return Err(Error::system("creating the arena (memfd_create)", e)),
         };
-        file.checked()
-            .and_then(|file| rustix::fs::ftruncate(file, bytes as u64))
+        check_new(&file)
+            .and_then(|()| rustix::fs::ftruncate(file.checked()?, bytes as u64))
             .map_err(|e| Error::system(format!("giving the arena its size of {bytes} bytes"), e))?;
         file.checked()
             .and_then(|file| rustix::fs::fcntl_add_seals(file, SEALS))
@@ -201,6 +201,15 @@ impl Arena {
     }
 }
 
+/// Refuses what is no new memory file: a file of the program's may have taken the number before the descriptor knew what it was. Only
+/// memory files have seals, and those of a tmpfs are sealed against more of them.
+pub(super) fn check_new(file: &Descriptor) -> Result<(), Errno> {
+    match rustix::fs::fcntl_get_seals(file.checked()?)?.contains(SealFlags::SEAL) {
+        true => Err(Errno::STALE),
+        false => Ok(()),
+    }
+}
+
 pub(super) fn arena_full(needed: u64) -> Error {
     arena_full_with(needed, limits::memory_available_bytes(Path::new("/")).unwrap_or(0))
 }
@@ -216,6 +225,18 @@ fn arena_full_with(needed: u64, free: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_the_programs_is_no_new_memory_file() {
+        let new = rustix::fs::memfd_create("t", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        assert_eq!(check_new(&new.into()), Ok(()));
+        for directory in [Path::new("/dev/shm"), &std::env::temp_dir(), Path::new(env!("CARGO_MANIFEST_DIR"))] {
+            let path = directory.join(format!("earlybird-program-{}", std::process::id()));
+            let file = std::fs::File::create_new(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            assert!(check_new(&Descriptor::from(std::os::fd::OwnedFd::from(file))).is_err(), "{directory:?}");
+        }
+    }
 
     #[test]
     fn an_arena_that_could_shrink_is_refused() {
