@@ -74,9 +74,7 @@ impl Arena {
             }
             Err(e) => return Err(Error::system("creating the arena (memfd_create)", e)),
         };
-        check_new(&file)
-            .and_then(|()| rustix::fs::ftruncate(file.checked()?, bytes as u64))
-            .map_err(|e| Error::system(format!("giving the arena its size of {bytes} bytes"), e))?;
+        set_size(&file, bytes).map_err(|e| Error::system(format!("giving the arena its size of {bytes} bytes"), e))?;
         file.checked()
             .and_then(|file| rustix::fs::fcntl_add_seals(file, SEALS))
             .map_err(|e| Error::system("sealing the arena", e))?;
@@ -201,9 +199,15 @@ impl Arena {
     }
 }
 
+/// Gives a new memory file its size.
+pub(super) fn set_size(file: &Descriptor, bytes: usize) -> Result<(), Errno> {
+    check_new(file)?;
+    rustix::fs::ftruncate(file.checked()?, bytes as u64)
+}
+
 /// Refuses what is no new memory file: a file of the program's may have taken the number before the descriptor knew what it was. Only
 /// memory files have seals, and those of a tmpfs are sealed against more of them.
-pub(super) fn check_new(file: &Descriptor) -> Result<(), Errno> {
+fn check_new(file: &Descriptor) -> Result<(), Errno> {
     match rustix::fs::fcntl_get_seals(file.checked()?)?.contains(SealFlags::SEAL) {
         true => Err(Errno::STALE),
         false => Ok(()),

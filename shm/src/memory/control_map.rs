@@ -8,7 +8,7 @@ use std::ops::Deref;
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-use super::arena::{SEALS, check_file_limit, check_new};
+use super::arena::{SEALS, check_file_limit, set_size};
 use super::control::{CONTROL_BYTES, Control};
 use super::descriptor::Descriptor;
 use crate::Error;
@@ -25,9 +25,7 @@ impl ControlMap {
         let refused = |error| Error::system(format!("creating the control segment of {CONTROL_BYTES} bytes"), error);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = Descriptor::from(rustix::fs::memfd_create("earlybird-control", flags).map_err(refused)?);
-        check_new(&file)
-            .and_then(|()| rustix::fs::ftruncate(file.checked()?, CONTROL_BYTES as u64))
-            .map_err(refused)?;
+        set_size(&file, CONTROL_BYTES).map_err(refused)?;
         file.checked().and_then(|file| rustix::fs::fcntl_add_seals(file, SEALS)).map_err(refused)?;
         let reserve = || rustix::fs::fallocate(file.checked()?, FallocateFlags::empty(), 0, CONTROL_BYTES as u64);
         rustix::io::retry_on_intr(reserve).map_err(refused)?;
