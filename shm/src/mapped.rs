@@ -152,7 +152,6 @@ impl Mapped {
             return Ok(());
         }
         self.region.reserve(0..self.layout.control_bytes())?;
-        self.region.populate_write(0..self.layout.control_bytes())?;
         self.at::<PoisonLine>(self.layout.poison()).begin(self.healthy);
         Ok(())
     }
@@ -194,7 +193,6 @@ impl Mapped {
         if need.accumulator > reserved.accumulator.get() {
             let (at, want) = (self.layout.accumulator(area), step(need.accumulator, ACCUMULATOR_BYTES));
             self.region.reserve(at..at + want)?;
-            self.region.populate_write(at..at + want)?;
             reserved.accumulator.set(want);
         }
         for (rank, has) in reserved.deposits.iter().enumerate().filter(|(rank, _)| need.whose.has(*rank)) {
@@ -203,10 +201,6 @@ impl Mapped {
             }
             let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
             self.region.reserve(at..at + want)?;
-            match rank == self.rank() {
-                true => self.region.populate_write(at..at + want)?,
-                false => self.region.populate_read(at..at + want)?,
-            }
             has.set(want);
         }
         reserved.least_deposit.set(reserved.deposits.iter().map(Cell::get).min().unwrap_or(0));

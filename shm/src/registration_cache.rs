@@ -75,7 +75,7 @@ impl RegistrationCache {
             }
         };
         let known = &mut self.mapped[at];
-        known.region.populate_write(0..self.bytes)?;
+        known.region.populate(0..self.bytes)?;
         (known.name, known.present_bytes) = (name, self.bytes);
         Ok(known.region.as_ptr())
     }

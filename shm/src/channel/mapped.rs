@@ -55,7 +55,6 @@ impl MappedRings {
             )));
         }
         region.reserve(0..layout.control_bytes())?;
-        region.populate_write(0..layout.control_bytes())?;
         Ok(MappedRings { base: region.as_ptr(), layout, region, driver: Driver::default(), segment })
     }
 

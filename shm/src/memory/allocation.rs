@@ -62,7 +62,6 @@ impl Segment {
         let region = self.region(grant.slot, bytes).inspect_err(|_| self.release(grant.slot, grant.id))?;
         let allocation = Allocation { region, grant: Some(grant), detached: false, segment: self.clone() };
         allocation.region.reserve(0..bytes)?;
-        allocation.region.populate_write(0..bytes)?;
         Ok(allocation)
     }
 }

@@ -52,11 +52,16 @@ impl RegionMemory for Segment {
     fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error> {
         let start = POOL_BYTES + slot * self.allocator.region_bytes;
         let bytes = bytes.next_multiple_of(rustix::param::page_size()).min(self.allocator.region_bytes);
-        self.arena.reserve(std::slice::from_ref(&(start..start + bytes)))
+        Region::of(&self.arena, start, bytes)?.reserve(0..bytes)
     }
     fn give_back(&self, slot: usize) -> Result<(), Error> {
-        let start = POOL_BYTES + slot * self.allocator.region_bytes;
-        self.arena.give_back(start..start + self.allocator.region_bytes)
+        // In steps, so that little address space is needed.
+        const STEP: usize = 64 << 20;
+        let bytes = self.allocator.region_bytes;
+        let first = POOL_BYTES + slot * bytes;
+        (0..bytes)
+            .step_by(STEP)
+            .try_for_each(|at| Region::of(&self.arena, first + at, STEP.min(bytes - at))?.give_back())
     }
 }
 

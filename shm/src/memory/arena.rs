@@ -131,38 +131,25 @@ impl Arena {
         meta.map_or(0, |meta| meta.st_blocks as u64 * 512)
     }
 
-    /// Reserves memory for these page ranges, so that no access to them can fail later.
+    /// Takes memory for a page range, so that no access to it can fail later, on kernels that cannot do so by a mapping
+    /// ([`super::region::populate`]).
     ///
     /// # Errors
-    /// [`Error::NoSpace`] before anything is taken; as [`Arena::checked_fd`].
-    pub fn reserve(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
+    /// [`Error::NoSpace`]; the errors of [`Arena::checked_fd`].
+    pub fn reserve(&self, range: Range<usize>) -> Result<(), Error> {
         // a signal makes the kernel undo and repeat a call: in steps, a profiler's timer cannot starve it
         const STEP: usize = 64 << 20;
-        self.check_room(gaps)?;
-        for gap in gaps {
-            for start in gap.clone().step_by(STEP) {
-                let bytes = STEP.min(gap.end - start);
-                let file = self.checked_fd()?;
-                let step = || rustix::fs::fallocate(file, FallocateFlags::empty(), start as u64, bytes as u64);
-                match rustix::io::retry_on_intr(step) {
-                    Ok(()) => {}
-                    Err(Errno::NOSPC | Errno::NOMEM) => return Err(arena_full(bytes as u64)),
-                    Err(e) => return Err(Error::system(format!("reserving {bytes} bytes of the arena"), e)),
-                }
+        for start in range.clone().step_by(STEP) {
+            let bytes = STEP.min(range.end - start);
+            let file = self.checked_fd()?;
+            let step = || rustix::fs::fallocate(file, FallocateFlags::empty(), start as u64, bytes as u64);
+            match rustix::io::retry_on_intr(step) {
+                Ok(()) => {}
+                Err(Errno::NOSPC | Errno::NOMEM) => return Err(arena_full(bytes as u64)),
+                Err(e) => return Err(Error::system(format!("reserving {bytes} bytes of the arena"), e)),
             }
         }
         Ok(())
-    }
-
-    /// Returns the memory of a page range to the system; it reads as zero from then on.
-    ///
-    /// # Errors
-    /// The errors of [`Arena::checked_fd`]; [`Error::System`] when the system refuses.
-    pub fn give_back(&self, range: Range<usize>) -> Result<(), Error> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let file = self.checked_fd()?;
-        rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, range.start as u64, range.len() as u64))
-            .map_err(|e| Error::system(format!("giving back {} bytes of the arena", range.len()), e))
     }
 
     /// Refuses a reservation that the node or its control groups could answer only with the out-of-memory killer.
@@ -258,17 +245,16 @@ mod tests {
     #[test]
     fn another_file_under_the_arenas_number_is_left_alone() {
         let arena = Arena::create(1 << 20).unwrap();
-        arena.reserve(std::slice::from_ref(&(0..8192))).unwrap();
+        arena.reserve(0..8192).unwrap();
         let other = rustix::fs::memfd_create("data", MemfdFlags::CLOEXEC).unwrap();
         rustix::io::pwrite(&other, &[7; 4096], 0).unwrap();
         let (keep, number) = (arena.fd().try_clone_to_owned().unwrap(), arena.fd().as_raw_fd());
         let mut place = arena;
         place.file.lose_to(&other);
 
-        let lost = place.reserve(std::slice::from_ref(&(0..65536))).unwrap_err().to_string();
+        let lost = place.reserve(0..65536).unwrap_err().to_string();
         assert!(lost.contains(&format!("descriptor {number} is another file now")), "{lost}");
         assert!(lost.contains("closed by this program (close_range, closefrom?)"), "{lost}");
-        assert_eq!(place.give_back(0..4096).unwrap_err().code(), "EB_SYSTEM");
         assert_eq!((place.taken_bytes(), place.filled(&(0..8192))), (0, 0));
         drop(place);
         let mut bytes = [0; 8192];
@@ -277,18 +263,5 @@ mod tests {
         assert_eq!(rustix::fs::fstat(&keep).unwrap().st_blocks, 16, "nor has the arena");
         // It is not closed either, since it is not the arena's.
         assert!(std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap().to_string_lossy().contains("data"));
-    }
-
-    #[test]
-    fn what_is_given_back_takes_no_memory_and_is_zero() {
-        let arena = Arena::create(1 << 20).unwrap();
-        arena.reserve(std::slice::from_ref(&(0..65536))).unwrap();
-        rustix::io::pwrite(arena.fd(), b"x", 4097).unwrap();
-        assert_eq!((arena.taken_bytes(), arena.filled(&(0..1 << 20))), (65536, 4096));
-        arena.give_back(4096..65536).unwrap();
-        assert_eq!(arena.taken_bytes(), 4096);
-        let mut byte = [7];
-        rustix::io::pread(arena.fd(), &mut byte, 4097).unwrap();
-        assert_eq!(byte, [0]);
     }
 }

@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use super::arena::{SEALS, check_file_limit, set_size};
 use super::control::{CONTROL_BYTES, Control};
 use super::descriptor::Descriptor;
+use super::region;
 use crate::Error;
 
 /// The mapped control segment.
@@ -27,9 +28,12 @@ impl ControlMap {
         let file = Descriptor::from(rustix::fs::memfd_create("earlybird-control", flags).map_err(refused)?);
         set_size(&file, CONTROL_BYTES).map_err(refused)?;
         file.checked().and_then(|file| rustix::fs::fcntl_add_seals(file, SEALS)).map_err(refused)?;
-        let reserve = || rustix::fs::fallocate(file.checked()?, FallocateFlags::empty(), 0, CONTROL_BYTES as u64);
-        rustix::io::retry_on_intr(reserve).map_err(refused)?;
-        Ok((ControlMap::map(&file)?, file))
+        let control = ControlMap::map(&file)?;
+        if !region::populate(&control.map, &(0..CONTROL_BYTES)).map_err(refused)? {
+            let reserve = || rustix::fs::fallocate(file.checked()?, FallocateFlags::empty(), 0, CONTROL_BYTES as u64);
+            rustix::io::retry_on_intr(reserve).map_err(refused)?;
+        }
+        Ok((control, file))
     }
 
     /// Maps the segment that another rank created, after checking that no process can shorten it.

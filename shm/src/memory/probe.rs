@@ -1,12 +1,14 @@
 //! Probes of the system for `earlybird doctor`, made by the functions that joining and reserving use.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::arena::Arena;
 pub use super::arena::{ARENA_NAME, file_limit};
 pub use super::directory::leftovers;
 use super::limits;
 pub use super::limits::MemoryGroup;
+use super::region::Region;
 pub use super::rendezvous::try_out;
 use crate::Error;
 use crate::layout::Layout;
@@ -16,8 +18,8 @@ use crate::layout::Layout;
 /// # Errors
 /// The errors of creating a job's memory: [`Error::Unsupported`], [`Error::NoSpace`], [`Error::System`].
 pub fn sealed_memory(bytes: usize) -> Result<(), Error> {
-    let page = 0..rustix::param::page_size();
-    Arena::create(bytes)?.reserve(std::slice::from_ref(&page))
+    let page = rustix::param::page_size();
+    Region::of(&Arc::new(Arena::create(bytes)?), 0, page)?.reserve(0..page)
 }
 
 /// Bytes that the node can still give without swapping.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::io::Errno;
 
 use super::arena::{Arena, arena_full};
@@ -88,7 +88,8 @@ impl Region {
         Ok(range.start / page * page..range.end.next_multiple_of(page).min(self.len()))
     }
 
-    /// Reserves memory for a byte range, in whole pages. Pages that this process reserved before cost nothing.
+    /// Takes memory for a byte range, in whole pages, and makes it present and writable, so that no later access fails or causes a
+    /// page fault. Contents stay. Pages that this process reserved before cost nothing.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the node or a control group has not enough memory left; [`Error::Usage`] for a range
@@ -100,68 +101,61 @@ impl Region {
         if gaps.is_empty() {
             return Ok(());
         }
-        // private memory is not reserved: no other process is harmed by its absence
         if let Some((arena, start)) = &self.home {
             let there: Vec<_> = gaps.iter().map(|gap| start + gap.start..start + gap.end).collect();
-            match arena.checked_fd() {
-                Ok(_) => arena.reserve(&there)?,
-                Err(lost) => {
-                    arena.check_room(&there)?;
-                    for gap in &gaps {
-                        self.reserve_by_mapping(gap, &lost)?;
-                    }
-                }
-            }
+            arena.check_room(&there)?;
         }
-        gaps.into_iter().for_each(|gap| insert(&mut reserved, gap));
-        Ok(())
-    }
-
-    /// Makes the pages of a byte range present and writable, so that no page fault comes later. Contents stay.
-    ///
-    /// # Errors
-    /// As [`Region::reserve`].
-    pub fn populate_write(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.populate(bytes, true)
-    }
-
-    /// Makes the pages of a byte range present for reading. Parts that no rank reserved take memory as well.
-    ///
-    /// # Errors
-    /// As [`Region::reserve`].
-    pub fn populate_read(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.populate(bytes, false)
-    }
-
-    /// Reserves pages of an arena whose descriptor this program has closed, by `MADV_POPULATE_WRITE`: it takes memory as write
-    /// faults do, but returns an error where they would kill the process.
-    fn reserve_by_mapping(&self, range: &Range<usize>, lost: &Error) -> Result<(), Error> {
-        match self.advise(range, Advice::PopulateWrite)? {
-            true => Ok(()),
-            false => Err(lost.clone()),
-        }
-    }
-
-    fn populate(&self, range: Range<usize>, write: bool) -> Result<(), Error> {
-        let range = self.pages(&range)?;
-        let advice = if write { Advice::PopulateWrite } else { Advice::PopulateRead };
-        if !range.is_empty() && !self.advise(&range, advice)? {
-            self.touch(range, write);
+        for gap in gaps {
+            self.take(&gap)?;
+            insert(&mut reserved, gap);
         }
         Ok(())
     }
 
-    /// Has the kernel make pages present; false where it does not know how (before 5.14).
-    fn advise(&self, range: &Range<usize>, advice: Advice) -> Result<bool, Error> {
-        loop {
-            let Err(error) = self.map.advise_range(advice, range.start, range.len()) else { return Ok(true) };
-            match Errno::from_io_error(&error) {
-                Some(Errno::INTR | Errno::AGAIN) => {}
-                Some(Errno::INVAL) => return Ok(false),
-                Some(Errno::NOMEM | Errno::FAULT) => return Err(arena_full(range.len() as u64)),
-                _ => return Err(Error::system(format!("populating {} bytes of the arena", range.len()), error)),
-            }
+    /// Makes pages present and writable that another rank has reserved, so that no page fault comes later.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a range outside the region.
+    pub fn populate(&self, bytes: Range<usize>) -> Result<(), Error> {
+        let range = self.pages(&bytes)?;
+        if !range.is_empty() && !self.advise(&range)? {
+            self.touch(range);
         }
+        Ok(())
+    }
+
+    /// Takes memory for whole pages by the mapping alone, since the program may close the descriptor at any time and another file
+    /// may have its number then.
+    fn take(&self, pages: &Range<usize>) -> Result<(), Error> {
+        if self.advise(pages)? {
+            return Ok(());
+        }
+        if let Some((arena, start)) = &self.home {
+            arena.reserve(start + pages.start..start + pages.end)?;
+        }
+        self.touch(pages.clone());
+        Ok(())
+    }
+
+    fn advise(&self, range: &Range<usize>) -> Result<bool, Error> {
+        populate(&self.map, range).map_err(|errno| match errno {
+            Errno::NOMEM | Errno::FAULT => arena_full(range.len() as u64),
+            errno => Error::system(format!("populating {} bytes of the arena", range.len()), errno),
+        })
+    }
+
+    /// Returns the memory of the whole region to the system; it reads as zero from then on, in every process. By the mapping, as
+    /// [`Region::reserve`].
+    ///
+    /// # Errors
+    /// [`Error::System`] when the system refuses.
+    pub(super) fn give_back(&self) -> Result<(), Error> {
+        // A program may lock its memory, future mappings too (`mlockall`), and what is locked is not removed.
+        let _ = self.map.unlock();
+        // SAFETY: the arena's mappings are shared, and what is in them changes at any time by other processes too; nothing here is
+        // unmapped.
+        let removed = unsafe { self.map.unchecked_advise(UncheckedAdvice::Remove) };
+        removed.map_err(|e| Error::system(format!("giving back {} bytes of the arena", self.len()), e))
     }
 
     /// Replaces the mapping by private memory of zeros at the same addresses. This process does not see later writes to the
@@ -178,16 +172,24 @@ impl Region {
         mapped.map(drop).map_err(|e| Error::system(format!("making {} bytes private", self.len()), e))
     }
 
-    fn touch(&self, range: Range<usize>, write: bool) {
+    fn touch(&self, range: Range<usize>) {
         for offset in range.step_by(rustix::param::page_size()) {
             // SAFETY: `offset` is inside the mapping (the range came from `pages`), which cannot shrink (sealed), and
             // bytes shared with other processes are only ever touched as atomics here.
-            let byte = unsafe { AtomicU8::from_ptr(self.map.as_mut_ptr().add(offset)) };
-            if write {
-                byte.fetch_or(0, Ordering::Relaxed);
-            } else {
-                std::hint::black_box(byte.load(Ordering::Relaxed));
-            }
+            unsafe { AtomicU8::from_ptr(self.map.as_mut_ptr().add(offset)) }.fetch_or(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Has the kernel make pages of a mapping present and writable (`MADV_POPULATE_WRITE`): it takes memory as write faults do, but
+/// returns an error where they would kill the process. False where the kernel does not know how (before 5.14).
+pub(super) fn populate(map: &MmapRaw, range: &Range<usize>) -> Result<bool, Errno> {
+    loop {
+        let Err(error) = map.advise_range(Advice::PopulateWrite, range.start, range.len()) else { return Ok(true) };
+        match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+            Errno::INTR | Errno::AGAIN => {}
+            Errno::INVAL => return Ok(false),
+            errno => return Err(errno),
         }
     }
 }
@@ -261,16 +263,15 @@ mod tests {
         assert_eq!(taken(&region), 8192);
         region.reserve(4096..12288).unwrap();
         assert_eq!(taken(&region), 8192);
-        region.populate(0..20000, true).unwrap();
+        region.populate(0..20000).unwrap();
         let arena = &region.home.as_ref().unwrap().0;
         assert_eq!(arena.filled(&(0..arena.len())), 20480);
         assert_eq!(arena.filled(&(0..8192)), 0, "the region begins after what belongs to others");
         region.word(4096 / 8).store(7, Ordering::Relaxed);
-        region.touch(0..20480, true);
-        region.touch(0..20480, false);
+        region.touch(0..20480);
         assert_eq!(region.word(4096 / 8).load(Ordering::Relaxed), 7);
         assert_eq!(region.reserve(0..(1 << 20) + 1).unwrap_err().code(), "EB_USAGE");
-        assert_eq!(region.populate(0..(1 << 20) + 1, true).unwrap_err().code(), "EB_USAGE");
+        assert_eq!(region.populate(0..(1 << 20) + 1).unwrap_err().code(), "EB_USAGE");
     }
 
     #[test]
@@ -322,11 +323,57 @@ mod tests {
         drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) });
     }
 
+    /// Another thread closes all descriptors, and a file of the program's takes the arena's number, at any moment of a reservation
+    /// and of a return: they go on in the mapping or are refused, and the file stays as it is.
+    #[test]
+    fn a_file_that_takes_the_number_meanwhile_is_left_alone() {
+        let users = rustix::fs::memfd_create("users", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut refused = 0;
+        for round in 0..2000 {
+            rustix::io::pwrite(&users, &[7; 8192], 0).unwrap();
+            let region = region(1 << 16);
+            let arena = region.home.as_ref().unwrap().0.clone();
+            let number = arena.fd().as_raw_fd();
+            let began = AtomicU8::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while began.load(Ordering::Relaxed) == 0 {}
+                    (0..round % 500).for_each(|_| std::hint::spin_loop());
+                    // SAFETY: both are open; the arena asks whose number it is before each use.
+                    unsafe { libc::dup2(users.as_raw_fd(), number) };
+                });
+                began.store(1, Ordering::Relaxed);
+                (0..16).for_each(|page| region.reserve(page << 12..(page + 1) << 12).unwrap());
+                let returned = Region::of(&arena, 0, 1 << 16).and_then(|region| region.give_back());
+                refused += usize::from(returned.is_err());
+            });
+            drop((region, arena));
+            let mut bytes = [0; 8193];
+            let read = rustix::io::pread(&users, &mut bytes, 0).unwrap();
+            assert!(read == 8192 && bytes[..8192] == [7; 8192], "the file was changed or has grown, round {round}");
+            // SAFETY: the arena has left the number open, since it is another file's; no other code closes it.
+            drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) });
+        }
+        assert!((1..2000).contains(&refused), "the number was lost before the return in {refused} of 2000 rounds");
+    }
+
+    #[test]
+    fn what_is_given_back_takes_no_memory_and_is_zero() {
+        let whole = region(1 << 20);
+        whole.reserve(0..65536).unwrap();
+        whole.word(512).store(7, Ordering::Relaxed);
+        let (arena, start) = whole.home.as_ref().unwrap();
+        let part = Region::of(arena, start + 4096, 65536 - 4096).unwrap();
+        // As after `mlockall`.
+        part.map.lock().unwrap();
+        part.give_back().unwrap();
+        assert_eq!((taken(&whole), whole.word(512).load(Ordering::Relaxed)), (4096, 0));
+    }
+
     #[test]
     fn private_memory_needs_no_arena() {
         let region = Region::private(1 << 30).unwrap();
-        region.reserve(0..1 << 30).unwrap();
-        region.populate_write(0..8192).unwrap();
+        region.reserve(0..8192).unwrap();
         region.word(3).store(5, Ordering::Relaxed);
         assert_eq!(region.word(3).load(Ordering::Relaxed), 5);
     }
