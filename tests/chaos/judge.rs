@@ -150,11 +150,13 @@ fn left_files(run: &Running<'_>) -> Vec<String> {
     left
 }
 
-/// The last lines that a rank has printed.
+/// What a rank has said of its panic, or the last lines that it has printed.
 fn tail(rank: &Rank) -> String {
     let text = std::fs::read_to_string(&rank.log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(4)..].join(" | ")
+    let panic = lines.iter().position(|line| line.contains("panicked at"));
+    let first = panic.unwrap_or(lines.len().saturating_sub(4));
+    lines[first..].iter().take(4).copied().collect::<Vec<_>>().join(" | ")
 }
 
 /// All that the system tells about ranks that have not ended.

@@ -7,11 +7,13 @@
 //! can still do both.
 #![cfg_attr(test, allow(unsafe_code))]
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 /// An owned descriptor that is used and closed only while it is what it was when it was made.
@@ -71,6 +73,22 @@ pub(crate) fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
     }
 }
 
+/// The names in a directory, such as one of `/proc`, but for `.` and `..`. [`std::fs::read_dir`] panics where another thread closes
+/// its descriptor.
+pub(crate) fn read_names(path: impl AsRef<Path>) -> Result<Vec<OsString>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = Descriptor::from(rustix::fs::open(path.as_ref(), flags, Mode::empty())?);
+    let mut buffer = Vec::with_capacity(8192);
+    let (mut entries, mut names) = (RawDir::new(directory.checked()?, buffer.spare_capacity_mut()), Vec::new());
+    while let Some(entry) = entries.next() {
+        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// Device and inode of what is open under a number.
 fn identity(descriptor: BorrowedFd<'_>) -> Result<(u64, u64), Errno> {
     rustix::fs::fstat(descriptor).map(|meta| (meta.st_dev, meta.st_ino))
@@ -115,6 +133,20 @@ mod tests {
         assert_eq!((ours.checked().err(), ours.try_clone().err()), (Some(Errno::STALE), Some(Errno::STALE)));
         drop(ours);
         assert!(std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap().to_string_lossy().contains("users"));
+    }
+
+    #[test]
+    fn a_directory_is_read_as_the_standard_library_does() {
+        let directory = std::env::temp_dir().join(format!("earlybird-names-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        // More than fit the buffer.
+        (0..600).for_each(|i| std::fs::write(directory.join(format!("a-name-{i}")), "").unwrap());
+        let sorted = |mut names: Vec<OsString>| (names.sort(), names).1;
+        let listed = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let read = read_names(&directory).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!((read.len(), sorted(read) == sorted(listed)), (600, true));
+        assert_eq!(read_names(&directory), Err(Errno::NOENT));
     }
 
     /// In builds with debug assertions the standard library ends a program that closes what is not open.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
 use super::control::Identity;
-use super::descriptor::Descriptor;
+use super::descriptor::{Descriptor, read_names};
 use super::sockets::connect_to;
 use super::{process, record_lock};
 use crate::Error;
@@ -96,9 +96,9 @@ impl Directory {
     /// The names of sockets at which ranks met or meet.
     fn names(&self) -> Result<Vec<String>, Error> {
         let shown = self.path.display();
-        let names = std::fs::read_dir(&self.path).map_err(|e| Error::system(format!("reading {shown}"), e))?;
+        let names = read_names(&self.path).map_err(|e| Error::system(format!("reading {shown}"), e))?;
         let ours = |name: &String| name.strip_prefix(PREFIX).is_some_and(|key| key.len() == 32);
-        Ok(names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(ours).collect())
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).filter(ours).collect())
     }
 
     /// Returns whether the name exists and its creator has ended; a forked child may still have the socket. `creator` is the process

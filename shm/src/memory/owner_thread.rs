@@ -20,6 +20,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use super::control_map::ControlMap;
+use super::descriptor::read_names;
 use super::process;
 
 /// Interval at which a parked owner checks whether it is the last thread of its process.
@@ -169,7 +170,7 @@ fn park(stop: &AtomicU32) {
     while stop.load(Relaxed) == 0 {
         let _ = futex::wait(stop, futex::Flags::PRIVATE, 0, Some(&every));
         if matches!(process::stat("self"), Some(('Z', _))) {
-            let threads = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+            let threads = read_names("/proc/self/task").map_or(usize::MAX, |threads| threads.len());
             if threads <= 1 + OWNERS.load(Relaxed) {
                 std::process::exit(0);
             }

@@ -1,13 +1,14 @@
 //! Facts about a process from /proc and the scheduler: its identity, its state, the CPUs it may use.
 
 use std::os::linux::fs::MetadataExt;
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::control::Identity;
-use super::descriptor::{Descriptor, read_text};
+use super::descriptor::{Descriptor, read_names, read_text};
 
 impl Identity {
     /// The identity of the calling process. Without /proc only the pid is known.
@@ -43,8 +44,9 @@ pub(crate) fn runs(process: &Identity) -> Option<bool> {
 pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
     let inode = inode.to_string();
     let shows = |line: &str| line.contains(name) && line.split_ascii_whitespace().nth(4) == Some(&inode);
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        match read_text(task.ok()?.path().join("maps")) {
+    let tasks = format!("/proc/{pid}/task");
+    for task in read_names(&tasks).ok()? {
+        match read_text(Path::new(&tasks).join(task).join("maps")) {
             Ok(maps) if maps.lines().any(shows) => return Some(true),
             Ok(_) => {}
             // a thread that has ended meanwhile
