@@ -2,6 +2,7 @@
 
 use super::Bound;
 use super::pool::Pool;
+use earlybird_shm::Error;
 use earlybird_shm::model::explore;
 use earlybird_shm::model::joining::{ControlModel, DEATH, WRONG_ERROR};
 use std::sync::Arc;
@@ -19,6 +20,14 @@ pub const UNREPLACED: JoiningModel = JoiningModel {
     title: "one of 3 ranks dies while it writes an error, which nobody replaces",
     bound: Some(4),
     body: || dies(false),
+};
+
+/// The wrong protocol beside `joining_creator_dies_before_3`: nobody watches the creator.
+pub const UNWATCHED: JoiningModel = JoiningModel {
+    name: "joining_unwatched_3",
+    title: "the creator of 3 ranks dies, which nobody watches",
+    bound: Some(2),
+    body: || creator_dies_beside_error(false, |control, rank| Err(control.join_in_vain(rank))),
 };
 
 /// A model by name.
@@ -47,6 +56,30 @@ pub const JOINING: &[JoiningModel] = &[
         title: "the creator dies so, and two ranks see it",
         bound: Some(2),
         body: creator_dies,
+    },
+    JoiningModel {
+        name: "joining_dies_before_3",
+        title: "one of 3 ranks dies before it has attached",
+        bound: Some(3),
+        body: || dies_beside_error(false),
+    },
+    JoiningModel {
+        name: "joining_dies_after_3",
+        title: "one of 3 ranks dies once it has written an error",
+        bound: Some(3),
+        body: || dies_beside_error(true),
+    },
+    JoiningModel {
+        name: "joining_creator_dies_before_3",
+        title: "the creator dies before all have met, and two ranks see it",
+        bound: Some(2),
+        body: || creator_dies_beside_error(false, ControlModel::join_watching),
+    },
+    JoiningModel {
+        name: "joining_creator_dies_after_3",
+        title: "the creator dies once it has written an error, and two ranks see it",
+        bound: Some(2),
+        body: || creator_dies_beside_error(true, ControlModel::join_watching),
     },
     JoiningModel {
         name: "joining_creator_leaves_3",
@@ -131,6 +164,40 @@ fn creator_dies() -> bool {
     control.die_failing(0);
     assert_eq!(others.map(|other| other.join().unwrap()), [DEATH; 2], "{WRONG_ERROR}");
     true
+}
+
+/// Rank 1 dies before it has attached, or once its error stands; the creator sees it die, and rank 2 waits.
+fn dies_beside_error(has_failed: bool) -> bool {
+    let control = ControlModel::new(3);
+    let (theirs, waiting) = (control.share(), control.share());
+    let dead = loom::thread::spawn(move || fail_and_die(&theirs, 1, has_failed));
+    let waits = loom::thread::spawn(move || waiting.join_watching(2).expect_err("the rendezvous fails"));
+    let own = control.host_in_vain(1, true);
+    dead.join().unwrap();
+    let stands = if has_failed { "1" } else { DEATH };
+    assert_eq!([own, waits.join().unwrap()].map(|error| error.to_string()), [stands; 2], "{WRONG_ERROR}");
+    true
+}
+
+/// The creator dies before the others have met, or once its error stands; both others see it die.
+fn creator_dies_beside_error(has_failed: bool, join: fn(&ControlModel, usize) -> Result<(), Error>) -> bool {
+    let control = ControlModel::new(3);
+    let watching = |rank| {
+        let theirs = control.share();
+        loom::thread::spawn(move || join(&theirs, rank).expect_err("the rendezvous fails").to_string())
+    };
+    let others = [1, 2].map(watching);
+    fail_and_die(&control, 0, has_failed);
+    let stands = if has_failed { "0" } else { DEATH };
+    assert_eq!(others.map(|other| other.join().unwrap()), [stands; 2], "{WRONG_ERROR}");
+    true
+}
+
+fn fail_and_die(control: &ControlModel, rank: usize, fails: bool) {
+    if fails {
+        control.fail(rank);
+    }
+    control.die(rank);
 }
 
 fn creator_leaves() -> bool {
