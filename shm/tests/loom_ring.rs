@@ -57,11 +57,22 @@ fn ring_of_two_plans() {
     run("as shipped: one proposes leader, one chain, 2 ranks, 3 operations", Some(1), scenario);
 }
 
+/// What the process of a twin runs.
+#[test]
+#[ignore = "run by the tests of twins, in a process of its own for each"]
+fn one_model() {
+    let name = std::env::var("EARLYBIRD_MODEL").expect("EARLYBIRD_MODEL names the model to run");
+    let models = [&started::REGISTERED, &started::SLICES_3, &started::SLICES_AWAY_3];
+    let model = models.into_iter().find(|model| model.name == name).expect("a model of this name");
+    modelled::started::run_started(model, None);
+}
+
 /// Started operations of which the third uses the memory of the first.
 mod started {
     use super::modelled::started::Act::{Ask, Finish, Run, Start};
-    use super::modelled::started::Memory::Private;
-    use super::modelled::started::{StartedModel, run_started};
+    use super::modelled::started::Memory::{OpenedOnce, Private, Registered};
+    use super::modelled::started::{FIRST_FIRST, SECOND_FIRST, StartedModel, run_started};
+    use super::modelled::twins::{RACE, SLEEPS, must_fail};
     use super::{Flat, Slices};
     use earlybird_shm::Collective::AllReduce;
     use earlybird_shm::sync::Rule;
@@ -93,7 +104,8 @@ mod started {
         scripts: &[&[Start(1), Run(2), Finish(1), Start(3), Ask(3)], &[Start(1), Run(2), Finish(1)]],
     };
 
-    static SLICES: StartedModel = StartedModel {
+    /// Both operations are under way before either is completed.
+    const SLICES: StartedModel = StartedModel {
         name: "as shipped: slices, under way together",
         collective: AllReduce,
         algorithm: Slices,
@@ -101,8 +113,52 @@ mod started {
         window: 128,
         memory: Private,
         bound: Some(1),
-        scripts: &[&[Start(1), Start(2), Finish(1), Finish(2)], &[Start(1), Start(2), Finish(2), Finish(1)]],
+        scripts: &[FIRST_FIRST, SECOND_FIRST],
     };
+
+    /// The same of three ranks.
+    pub static SLICES_3: StartedModel = StartedModel {
+        name: "as shipped: slices of 3 ranks, under way together",
+        bound: Some(0),
+        scripts: &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST],
+        ..SLICES
+    };
+
+    /// One of them folds both; the others contribute and are in no call any more.
+    pub static SLICES_AWAY_3: StartedModel = StartedModel {
+        name: "as shipped: slices of 3 ranks, two of them away",
+        scripts: &[&[Start(1), Start(2), Finish(1)], &[Start(1), Start(2)], &[Start(1), Start(2)]],
+        ..SLICES
+    };
+
+    /// Two operations whose buffers others reduce at the same time.
+    pub static REGISTERED: StartedModel = StartedModel {
+        name: "as shipped: registered buffers, under way together",
+        memory: Registered,
+        bound: Some(2),
+        ..SLICES
+    };
+
+    /// The same in two chunks, which the ranks take in different orders.
+    static REGISTERED_PIECES: StartedModel = StartedModel {
+        name: "as shipped: registered buffers of 2 chunks, under way together",
+        words: 16,
+        memory: Registered,
+        ..SLICES
+    };
+
+    /// The same of three ranks.
+    static REGISTERED_3: StartedModel = StartedModel {
+        name: "as shipped: registered buffers of 3 ranks, under way together",
+        memory: Registered,
+        bound: Some(0),
+        scripts: &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST],
+        ..SLICES
+    };
+
+    /// The wrong protocol: ranks keep the buffers that they opened first.
+    static OPENED_ONCE: StartedModel =
+        StartedModel { name: "registered buffers, opened once", memory: OpenedOnce, ..SLICES };
 
     static THREE: StartedModel = StartedModel {
         name: "as shipped: three started operations",
@@ -131,6 +187,37 @@ mod started {
     #[test]
     fn slices_under_way_together() {
         run_started(&SLICES, None);
+    }
+
+    #[test]
+    fn registered_buffers_under_way_together() {
+        [&REGISTERED, &REGISTERED_PIECES, &REGISTERED_3].into_iter().for_each(|model| run_started(model, None));
+    }
+
+    #[test]
+    fn slices_of_three_ranks() {
+        [&SLICES_3, &SLICES_AWAY_3].into_iter().for_each(|model| run_started(model, None));
+    }
+
+    /// Names that are outdated are those of no buffer of the operation.
+    #[test]
+    fn what_is_under_way_together_is_handed_over() {
+        for (model, points, reason) in [
+            (&REGISTERED, ["DepositRelease", "DepositAcquire"], "wrong result"),
+            (&REGISTERED, ["ChunkRelease", "FinalAcquire"], RACE),
+            (&REGISTERED, ["PublisherFence", "SleeperFence"], SLEEPS),
+            (&SLICES_AWAY_3, ["DepositRelease", "DepositAcquire"], RACE),
+            (&SLICES_3, ["ChunkRelease", "FinalAcquire"], RACE),
+            (&SLICES_3, ["PublisherFence", "SleeperFence"], SLEEPS),
+        ] {
+            points.into_iter().for_each(|point| must_fail(model.name, Some(point), reason));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "wrong result")]
+    fn buffers_are_opened_for_each_operation() {
+        run_started(&OPENED_ONCE, None);
     }
 
     #[test]

@@ -10,17 +10,15 @@ use earlybird_shm::Algorithm::Chain;
 use earlybird_shm::model::joining::{UNKNOWN_OWNER, WRONG_ENTRY, WRONG_ERROR};
 use earlybird_shm::sync::SyncPoint::{self, *};
 use earlybird_shm::sync::{Rule, break_rule};
-use modelled::joining::{JOINING, MISSED_END, UNREPLACED, WRONG_DECISION, joining, run_joining};
+use modelled::joining::{JOINING, MISSED_END, UNREPLACED, UNWATCHED, WRONG_DECISION, joining, run_joining};
 use modelled::models::{MODELS, model};
 use modelled::parting::{self, UNNOTICED};
 use modelled::rings::{RINGS, ring, run_ring};
 use modelled::started::{PRIVATE_AWAY, STARTED, run_started, started};
 use modelled::started_deaths::{deaths, run_deaths};
+use modelled::twins::{RACE, SLEEPS, must_fail, must_pass};
 use modelled::{Scenario, run};
-use std::process::Command;
 
-const RACE: &str = "Causality violation: Concurrent";
-const SLEEPS: &str = "deadlock; threads =";
 /// The description of a packet is read before its mark has promised it.
 const STALE: &str = "wrong description";
 const TOLD: &str = "wrong details: the call of rank";
@@ -126,6 +124,18 @@ const MISMATCHES_WITH_A_ROOT: &[&str] =
 const SPINNING: &[&str] =
     &["spinning_flat_2", "spinning_flat_pieces_2", "spinning_chain_2", "spinning_leader_2", "spinning_slices_2"];
 
+/// Joinings that fail, by an error of a rank or by a death.
+const FAILED_JOININGS: &[&str] = &[
+    "joining_fails_2",
+    "joining_fails_3",
+    "joining_dies_3",
+    "joining_dies_before_3",
+    "joining_dies_after_3",
+    "joining_creator_dies_3",
+    "joining_creator_dies_before_3",
+    "joining_creator_dies_after_3",
+];
+
 /// The point, the models in which it carries weight, and how each fails without it.
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, DEPOSITS, RACE),
@@ -207,8 +217,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (MetAcquire, &["joining_2", "joining_3"], WRONG_ENTRY),
     (BellRelease, &["joining_2", "joining_fails_2"], SLEEPS),
     (BellAcquire, &["joining_2", "joining_fails_2"], SLEEPS),
-    (PoisonRelease, &["joining_fails_2", "joining_fails_3", "joining_dies_3", "joining_creator_dies_3"], WRONG_ERROR),
-    (PoisonAcquire, &["joining_fails_2", "joining_fails_3", "joining_dies_3", "joining_creator_dies_3"], WRONG_ERROR),
+    (PoisonRelease, FAILED_JOININGS, WRONG_ERROR),
+    (PoisonAcquire, FAILED_JOININGS, WRONG_ERROR),
     (AliveRelease, &["joining_creator_leaves_3"], MISSED_END),
     (AliveAcquire, &["joining_creator_leaves_3"], MISSED_END),
     (AliveRelease, &["leaving"], RACE),
@@ -240,37 +250,13 @@ fn one_model() {
         "first_arriver_stores" => refuted::store(false),
         name if name == PRIVATE_AWAY.name => run_started(&PRIVATE_AWAY, None),
         name if name == UNREPLACED.name => run_joining(&UNREPLACED),
+        name if name == UNWATCHED.name => run_joining(&UNWATCHED),
         _ if deaths(&name).is_some() => deaths(&name).into_iter().for_each(run_deaths),
         _ if started(&name).is_some() => started(&name).into_iter().for_each(|model| run_started(model, None)),
         _ if joining(&name).is_some() => joining(&name).into_iter().for_each(run_joining),
         _ if ring(&name).is_some() => ring(&name).into_iter().for_each(run_ring),
         _ => run(model(&name).title, model(&name).bound, (model(&name).scenario)()),
     }
-}
-
-/// Whether the model passed in a process of its own, and all it printed.
-fn try_model(name: &str, weakened: Option<&str>) -> (bool, String) {
-    let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
-    command.args(["--ignored", "--exact", "one_model", "--nocapture", "--test-threads=1"]);
-    command.env("EARLYBIRD_MODEL", name).env_remove("EARLYBIRD_WEAKEN").env("RUST_BACKTRACE", "0");
-    if let Some(point) = weakened {
-        command.env("EARLYBIRD_WEAKEN", point);
-    }
-    let output = command.output().expect("a process for the model");
-    let said = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
-    (output.status.success(), said)
-}
-
-fn must_fail(name: &str, weakened: Option<&str>, reason: &str) {
-    let (passed, said) = try_model(name, weakened);
-    assert!(!passed, "{name} without {weakened:?} passes: it proves nothing about it\n{said}");
-    assert!(said.contains(reason), "{name} without {weakened:?} fails, but not with {reason:?}:\n{said}");
-    println!("twin: {name} without {}: {reason}", weakened.unwrap_or("its rule"));
-}
-
-fn must_pass(name: &str) {
-    let (passed, said) = try_model(name, None);
-    assert!(passed && said.contains("complete for "), "{name} does not pass:\n{said}");
 }
 
 #[test]
@@ -330,6 +316,11 @@ fn memory_is_reused_only_when_it_was_left() {
 #[test]
 fn the_error_that_a_dead_rank_began_is_replaced() {
     must_fail(UNREPLACED.name, None, SLEEPS);
+}
+
+#[test]
+fn the_creator_is_watched() {
+    must_fail(UNWATCHED.name, None, SLEEPS);
 }
 
 /// Of registered buffers no rank has to come back: `started_registered_away_2` passes.

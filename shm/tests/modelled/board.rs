@@ -49,6 +49,7 @@ struct Shared {
     inline: Vec<Cell>,
     deposits: Vec<Cell>,
     accumulators: Vec<Cell>,
+    /// Registered buffers: those of all ranks for each operation that can be under way.
     registered: Vec<Cell>,
     /// Places of results, where they do not replace the registered contributions.
     results: Vec<Cell>,
@@ -58,6 +59,8 @@ struct Shared {
     cannot_read: Option<usize>,
     /// A `left` word in which every operation is left, for the must-fail test that reuses memory without waiting.
     forgets_left: Option<WordLine>,
+    /// True for the must-fail test in which ranks keep the registered buffers that they opened first.
+    opens_once: bool,
 }
 
 /// One rank's handle on the modelled board.
@@ -70,6 +73,15 @@ pub struct Heap {
     clock_ns: StdCell<u64>,
     /// True if ranks register a place for the result beside their contribution: all of them, as they say with their names.
     apart: StdCell<bool>,
+    /// The slot of the operation in hand, whose line was looked at last: this rank's own registered buffers are of it.
+    slot: StdCell<usize>,
+    /// The names under which this rank opened the registered buffers of the others.
+    opened: Vec<StdCell<u64>>,
+}
+
+/// The name of a registered buffer of the operation with this number.
+pub fn name_of(number: usize) -> u64 {
+    1 + (number % SLOTS) as u64
 }
 
 /// The panic payload of a modelled rank that dies.
@@ -96,11 +108,12 @@ impl Group {
             inline: cells(SLOTS * ranks),
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
-            registered: cells(ranks * PIECES),
+            registered: cells(SLOTS * ranks * PIECES),
             results: cells(ranks * PIECES),
             exposed: cells(ranks),
             cannot_read: None,
             forgets_left: None,
+            opens_once: false,
         }))
     }
 
@@ -109,6 +122,13 @@ impl Group {
         let Group(shared) = Self::new(ranks, false);
         let mut shared = Rc::into_inner(shared).expect("a fresh group has one owner");
         shared.forgets_left = Some(WordLine(AtomicU64::new(u64::MAX - 1)));
+        Group(Rc::new(shared))
+    }
+
+    /// A group whose ranks keep the registered buffers that they opened first, if that is so, for a must-fail test.
+    pub fn opening_once(self, once: bool) -> Self {
+        let mut shared = Rc::into_inner(self.0).expect("a fresh group has one owner");
+        shared.opens_once = once;
         Group(Rc::new(shared))
     }
 
@@ -136,6 +156,8 @@ impl Group {
             reached: Default::default(),
             clock_ns: Default::default(),
             apart: Default::default(),
+            slot: Default::default(),
+            opened: lines(self.0.ranks),
         }
     }
 
@@ -165,7 +187,11 @@ impl Heap {
             Place::Registered { rank, result: true, piece, .. } if self.apart.get() => {
                 &s.results[rank * PIECES + piece]
             }
-            Place::Registered { rank, piece, .. } => &s.registered[rank * PIECES + piece],
+            Place::Registered { rank, piece, .. } => {
+                let opened = self.opened[rank].get().saturating_sub(1) as usize;
+                let of = if rank == self.rank { self.slot.get() } else { opened };
+                &s.registered[(of * s.ranks + rank) * PIECES + piece]
+            }
             Place::Accumulator { area, chunk, .. } => &s.accumulators[area * PIECES + chunk],
         }
     }
@@ -203,6 +229,7 @@ impl Board for Heap {
         &self.shared.events[slot]
     }
     fn line(&self, slot: usize, rank: usize) -> &RankLine {
+        self.slot.set(slot);
         &self.shared.lines[slot * self.shared.ranks + rank]
     }
     fn fold_word(&self, area: usize) -> &AtomicU64 {
@@ -227,8 +254,11 @@ impl Board for Heap {
     }
 
     fn register(&self, _contribution: *mut u8, _result: *mut u8, _bytes: usize) {}
-    fn open(&self, _rank: usize, names: [u64; 2]) -> Result<(), Error> {
+    fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error> {
         self.apart.set(names[0] != names[1]);
+        if !self.shared.opens_once || self.opened[rank].get() == 0 {
+            self.opened[rank].set(names[0]);
+        }
         Ok(())
     }
 

@@ -19,6 +19,8 @@ pub mod rings;
 pub mod started;
 #[allow(dead_code)]
 pub mod started_deaths;
+#[allow(dead_code)]
+pub mod twins;
 
 use board::{Died, Group, Heap};
 use earlybird_shm::model::spin_first;

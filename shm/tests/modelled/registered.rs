@@ -8,8 +8,8 @@ use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::request_buffers::{BufferOwner, OwnedBuffers};
 use std::any::Any;
 
-/// Words that a started call owns, in which the result replaces the contribution.
-pub struct RegisteredWords(pub Vec<u64>);
+/// Words that a started call owns, in which the result replaces the contribution, and their name.
+pub struct RegisteredWords(pub Vec<u64>, pub u64);
 
 impl RegisteredWords {
     /// Converts them to the buffers of a started call.
@@ -21,7 +21,7 @@ impl RegisteredWords {
 
 impl BufferOwner for RegisteredWords {
     unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
-        Buffers::in_place(&mut self.0).registered([1; 2])
+        Buffers::in_place(&mut self.0).registered([self.1; 2])
     }
 
     fn owner(&mut self) -> &mut dyn Any {

@@ -1,10 +1,10 @@
 //! Models of started operations: ranks that complete them in different orders, in memory that is used again.
 
-use super::board::{Died, Group, Heap};
+use super::board::{Died, Group, Heap, name_of};
 use super::registered::RegisteredWords;
 use super::{Bound, End, Tally, explore_quietly, report};
 use Act::{Finish, Run, Start};
-use Memory::{Private, Registered};
+use Memory::{OpenedOnce, Private, Registered};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
@@ -38,6 +38,8 @@ pub enum Memory {
     Private,
     /// A place at which the other ranks reach them, and reduce them.
     Registered,
+    /// The same in a wrong protocol, whose ranks keep the buffers that they opened first.
+    OpenedOnce,
 }
 
 /// Ranks, each with what it does.
@@ -245,8 +247,10 @@ const ONCE: &[Act] = &[Start(1), Finish(1)];
 const CROSSED: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST];
 /// Three.
 const CROSSED_3: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST];
-const FIRST_FIRST: &[Act] = &[Start(1), Start(2), Finish(1), Finish(2)];
-const SECOND_FIRST: &[Act] = &[Start(1), Start(2), Finish(2), Finish(1)];
+/// Completes the first operation first.
+pub const FIRST_FIRST: &[Act] = &[Start(1), Start(2), Finish(1), Finish(2)];
+/// Completes the second one first.
+pub const SECOND_FIRST: &[Act] = &[Start(1), Start(2), Finish(2), Finish(1)];
 
 /// The model of this name.
 pub fn started(name: &str) -> Option<&'static StartedModel> {
@@ -292,7 +296,7 @@ impl StartedModel {
         let (collective, algorithm) = if started { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
         let signature = if started { signature.started() } else { signature };
-        let signature = if started && self.memory == Registered { signature.registered() } else { signature };
+        let signature = if started && self.memory != Private { signature.registered() } else { signature };
         let signature = if collective == Gather { signature.rooted(0) } else { signature };
         let signature = signature.in_lane(!started || collective != AllReduce);
         Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
@@ -302,12 +306,12 @@ impl StartedModel {
         let send = self.contribution(rank, number);
         let buffers = match (self.collective, self.memory) {
             (AllReduce, Private) => OwnedBuffers::from(send),
-            (AllReduce, Registered) => RegisteredWords(send).into_owned(),
+            (AllReduce, _) => RegisteredWords(send, name_of(number)).into_owned(),
             _ => OwnedBuffers::from((send, vec![0; self.result(rank, number).len()])),
         };
         let room = match self.memory {
             Private => Room { accumulator: self.window, deposit: self.window },
-            Registered => Room::NONE_NEEDED,
+            Registered | OpenedOnce => Room::NONE_NEEDED,
         };
         Box::new(ActiveRequest::new(self.prepared(true), buffers, 0, Blocks::Equal(self.words), room))
     }
@@ -372,7 +376,7 @@ pub fn explore(
 ) -> usize {
     explore_quietly(model.bound, move || {
         let ranks = model.scripts.len();
-        let group = Group::new(ranks, death.is_some());
+        let group = Group::new(ranks, death.is_some()).opening_once(model.memory == OpenedOnce);
         let others: Vec<_> = (1..ranks)
             .map(|rank| {
                 let group = group.share();
