@@ -87,10 +87,10 @@ macro_rules! models {
 
 models! {
     flat_2_once: "flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE);
-    flat_2: "flat, 2 ranks, reuse", upto(4), Some(ALL), Scenario::new(Flat, 2, ONE).epochs(2);
-    flat_general_2: "flat on the general path, 2 ranks, reuse", upto(4), Some(ALL),
+    flat_2: "flat, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).epochs(2);
+    flat_general_2: "flat on the general path, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).epochs(2).general(0).general(1);
-    flat_mixed_2: "flat, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(4), Some(ALL),
+    flat_mixed_2: "flat, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).epochs(2).general(0);
     flat_deposit_2_once: "flat with a deposit, 2 ranks, once", upto(3), Some(upto(5)), Scenario::new(Flat, 2, EIGHT);
     flat_deposit_mixed_2_once: "flat with a deposit, one rank on the fast path, one on the general one, 2 ranks, once", upto(3),
@@ -157,7 +157,7 @@ models! {
         Scenario::new(Slices, 2, ONE).registered_apart().epochs(2);
     registered_apart_pieces_2: "registered buffers, results of their own, 2 chunks, 2 ranks, once", upto(3), Some(ALL),
         Scenario::new(Slices, 2, TWO).registered_apart();
-    registered_apart_3: "registered buffers, results of their own, 3 ranks, once", upto(2), Some(upto(3)),
+    registered_apart_3: "registered buffers, results of their own, 3 ranks, once", upto(1), Some(upto(3)),
         Scenario::new(Slices, 3, ONE).registered_apart();
 
     shared_2: "one shared result, 2 ranks, reuse", upto(1), Some(upto(2)),
