@@ -4,6 +4,7 @@ import os
 import sys
 from dataclasses import dataclass
 
+import torch
 import torch.distributed as dist
 
 from .._native import read_lateness
@@ -67,7 +68,7 @@ class Report:
 def report(group=None):
     """Returns the report of a group, by default of all ranks; any rank may ask, and none waits."""
     group = group or dist.group.WORLD
-    comm = getattr(group, "_comm", None) or group._get_backend("cpu")._comm
+    comm = getattr(group, "_comm", None) or group._get_backend(torch.device("cpu"))._comm
     return report_of(comm, group.group_name)
 
 

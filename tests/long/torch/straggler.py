@@ -1,4 +1,6 @@
-"""The report names the rank that is late, in a group of all ranks and in one of some, while the job runs; run by torchrun."""
+"""The report names the rank that is late, in a group of all ranks and in one of some, while the job runs; run by torchrun.
+
+BACKENDS says of which backend the groups are; without it earlybird alone."""
 
 import os
 import sys
@@ -17,7 +19,7 @@ def calls(is_late, group=None):
 
 
 def main():
-    dist.init_process_group("earlybird")
+    dist.init_process_group(os.environ.get("BACKENDS", "earlybird"))
     rank, size = dist.get_rank(), dist.get_world_size()
     if "EARLYBIRD_TRACE" not in os.environ:
         try:
