@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import struct
+from pathlib import Path
 
 from .. import _native
 
@@ -21,8 +22,13 @@ def machine():
 
 
 def node():
-    """Names the node of this process: only processes with one kernel and one /dev/shm share memory."""
-    return f"{machine()}/{os.stat('/dev/shm').st_dev}"
+    """Names the node of this process: processes of one kernel share memory where they can meet, in one network namespace, or in the
+    EARLYBIRD_DIR of one file system."""
+    directory = os.environ.get("EARLYBIRD_DIR")
+    if not directory:
+        return f"{machine()}/{os.stat('/proc/self/ns/net').st_ino}"
+    place = next(place for place in (Path(directory), *Path(directory).parents) if place.exists())
+    return f"{machine()}/{place.stat().st_dev}"
 
 
 def join(store, rank, size, timeout):
