@@ -43,7 +43,7 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::Usage`] for options that are wrong or differ from the others', [`Error::PeerDied`] when a rank dies or fails to
-    /// join, [`Error::Timeout`] when one was set, [`Error::NoSpace`] when /dev/shm is full, [`Error::Unsupported`] and
+    /// join, [`Error::Timeout`] when one was set, [`Error::NoSpace`] when memory is short, [`Error::Unsupported`] and
     /// [`Error::System`] when the system refuses. The same key can be used again as soon as all ranks have returned.
     pub fn attach(options: &AttachOptions) -> Result<(Arc<Segment>, Region), Error> {
         Segment::attach_within(options, &|| None)
