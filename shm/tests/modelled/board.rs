@@ -81,7 +81,7 @@ pub struct Heap {
 
 /// The name of a registered buffer of the operation with this number.
 pub fn name_of(number: usize) -> u64 {
-    1 + (number % SLOTS) as u64
+    1 + number.rem_euclid(SLOTS) as u64
 }
 
 /// The panic payload of a modelled rank that dies.
