@@ -246,9 +246,13 @@ impl NodeComm {
     /// A description of how `auto` selects in this group.
     pub fn describe_choice(&self) -> String {
         let t = self.thresholds;
+        let leader = match t.leader_bytes > t.flat_bytes {
+            true => format!("leader to {} B, ", t.leader_bytes),
+            false => String::new(),
+        };
         format!(
-            "auto: flat to {} B, leader to {} B, then chain (leader, from {} B slices, where the rank order shows)",
-            t.flat_bytes, t.leader_bytes, t.slices_bytes
+            "auto: flat to {} B, {leader}then chain (leader, from {} B slices, where the rank order shows)",
+            t.flat_bytes, t.slices_bytes
         )
     }
 

@@ -34,7 +34,7 @@ pub(super) fn notify(address: &RendezvousAddress, message: &Message) {
 /// Fails if the fd server's process has ended without an answer. A forked child that inherited the server's socket keeps the
 /// connection open then. Called before each look at the connection.
 pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
-    let Some(creator) = creator.filter(|creator| process::runs(creator) == Some(false)) else { return Ok(()) };
+    let Some(creator) = creator.filter(|creator| process::has_ended(creator)) else { return Ok(()) };
     Err(Error::system(
         "joining",
         format!(

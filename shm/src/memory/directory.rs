@@ -104,14 +104,13 @@ impl Directory {
     /// Returns whether the name exists and its creator has ended; a forked child may still have the socket. `creator` is the process
     /// found by an earlier look: nobody connects again while it runs, as connections fill a queue that a dying process does not empty.
     fn is_dead(&self, name: &str, creator: &mut Option<Identity>) -> bool {
-        let has_ended = |creator: &Identity| process::runs(creator) == Some(false);
-        if self.inode(name).is_none() || !creator.as_ref().is_none_or(has_ended) {
+        if self.inode(name).is_none() || !creator.as_ref().is_none_or(process::has_ended) {
             return false;
         }
         match self.address(name).and_then(|address| connect_to(&address)) {
             Ok(Some(socket)) => {
                 *creator = record_lock::peer_process(&socket);
-                creator.as_ref().is_some_and(has_ended)
+                creator.as_ref().is_some_and(process::has_ended)
             }
             Ok(None) => true,
             Err(_) => false,

@@ -247,7 +247,7 @@ pub(crate) fn wait_for_message(socket: &Descriptor, until: Instant) -> bool {
     let sender = record_lock::peer_process(socket);
     loop {
         // Before the look at the socket, so that a message sent before the end is found.
-        let has_ended = sender.as_ref().is_some_and(|sender| process::runs(sender) == Some(false));
+        let has_ended = sender.as_ref().is_some_and(process::has_ended);
         let left = until.saturating_duration_since(Instant::now());
         if wait_for(socket, if has_ended { Duration::ZERO } else { left.min(ASK_EVERY) }) {
             return true;

@@ -39,6 +39,11 @@ pub(crate) fn runs(process: &Identity) -> Option<bool> {
     }
 }
 
+/// Returns whether it is known that no thread of the process exists any more.
+pub(crate) fn has_ended(process: &Identity) -> bool {
+    runs(process) == Some(false)
+}
+
 /// Returns whether a thread of process `pid` maps the file of this inode whose name contains `name`; `None` without permission
 /// to look. A process that executes another program has unmapped it.
 pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
