@@ -71,7 +71,7 @@ fn one_model() {
 mod started {
     use super::modelled::started::Act::{Ask, Finish, Run, Start};
     use super::modelled::started::Memory::{OpenedOnce, Private, Registered};
-    use super::modelled::started::{FIRST_FIRST, SECOND_FIRST, StartedModel, run_started};
+    use super::modelled::started::{CROSSED, CROSSED_3, StartedModel, run_started};
     use super::modelled::twins::{RACE, SLEEPS, must_fail};
     use super::{Flat, Slices};
     use earlybird_shm::Collective::AllReduce;
@@ -113,14 +113,14 @@ mod started {
         window: 128,
         memory: Private,
         bound: Some(1),
-        scripts: &[FIRST_FIRST, SECOND_FIRST],
+        scripts: CROSSED,
     };
 
     /// The same of three ranks.
     pub static SLICES_3: StartedModel = StartedModel {
         name: "as shipped: slices of 3 ranks, under way together",
         bound: Some(0),
-        scripts: &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST],
+        scripts: CROSSED_3,
         ..SLICES
     };
 
@@ -152,7 +152,7 @@ mod started {
         name: "as shipped: registered buffers of 3 ranks, under way together",
         memory: Registered,
         bound: Some(0),
-        scripts: &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST],
+        scripts: CROSSED_3,
         ..SLICES
     };
 

@@ -27,7 +27,7 @@ pub const UNWATCHED: JoiningModel = JoiningModel {
     name: "joining_unwatched_3",
     title: "the creator of 3 ranks dies, which nobody watches",
     bound: Some(2),
-    body: || creator_dies_beside_error(false, |control, rank| Err(control.join_in_vain(rank))),
+    body: || creator_dies(|control| control.die(0), DEATH, |control, rank| Err(control.join_in_vain(rank))),
 };
 
 /// A model by name.
@@ -55,7 +55,7 @@ pub const JOINING: &[JoiningModel] = &[
         name: "joining_creator_dies_3",
         title: "the creator dies so, and two ranks see it",
         bound: Some(2),
-        body: creator_dies,
+        body: || creator_dies(|control| control.die_failing(0), DEATH, ControlModel::join_watching),
     },
     JoiningModel {
         name: "joining_dies_before_3",
@@ -73,13 +73,13 @@ pub const JOINING: &[JoiningModel] = &[
         name: "joining_creator_dies_before_3",
         title: "the creator dies before all have met, and two ranks see it",
         bound: Some(2),
-        body: || creator_dies_beside_error(false, ControlModel::join_watching),
+        body: || creator_dies(|control| control.die(0), DEATH, ControlModel::join_watching),
     },
     JoiningModel {
         name: "joining_creator_dies_after_3",
         title: "the creator dies once it has written an error, and two ranks see it",
         bound: Some(2),
-        body: || creator_dies_beside_error(true, ControlModel::join_watching),
+        body: || creator_dies(|control| fail_and_die(control, 0), "0", ControlModel::join_watching),
     },
     JoiningModel {
         name: "joining_creator_leaves_3",
@@ -154,23 +154,11 @@ fn dies(knows: bool) -> bool {
     true
 }
 
-fn creator_dies() -> bool {
-    let control = ControlModel::new(3);
-    let watching = |rank| {
-        let theirs = control.share();
-        loom::thread::spawn(move || theirs.join_watching(rank).expect_err("the rendezvous fails").to_string())
-    };
-    let others = [1, 2].map(watching);
-    control.die_failing(0);
-    assert_eq!(others.map(|other| other.join().unwrap()), [DEATH; 2], "{WRONG_ERROR}");
-    true
-}
-
 /// Rank 1 dies before it has attached, or once its error stands; the creator sees it die, and rank 2 waits.
 fn dies_beside_error(has_failed: bool) -> bool {
     let control = ControlModel::new(3);
     let (theirs, waiting) = (control.share(), control.share());
-    let dead = loom::thread::spawn(move || fail_and_die(&theirs, 1, has_failed));
+    let dead = loom::thread::spawn(move || if has_failed { fail_and_die(&theirs, 1) } else { theirs.die(1) });
     let waits = loom::thread::spawn(move || waiting.join_watching(2).expect_err("the rendezvous fails"));
     let own = control.host_in_vain(1, true);
     dead.join().unwrap();
@@ -179,24 +167,21 @@ fn dies_beside_error(has_failed: bool) -> bool {
     true
 }
 
-/// The creator dies before the others have met, or once its error stands; both others see it die.
-fn creator_dies_beside_error(has_failed: bool, join: fn(&ControlModel, usize) -> Result<(), Error>) -> bool {
+/// The creator dies, and both others, which join so, get the error that stands then.
+fn creator_dies(dies: fn(&ControlModel), stands: &str, join: fn(&ControlModel, usize) -> Result<(), Error>) -> bool {
     let control = ControlModel::new(3);
     let watching = |rank| {
         let theirs = control.share();
         loom::thread::spawn(move || join(&theirs, rank).expect_err("the rendezvous fails").to_string())
     };
     let others = [1, 2].map(watching);
-    fail_and_die(&control, 0, has_failed);
-    let stands = if has_failed { "0" } else { DEATH };
+    dies(&control);
     assert_eq!(others.map(|other| other.join().unwrap()), [stands; 2], "{WRONG_ERROR}");
     true
 }
 
-fn fail_and_die(control: &ControlModel, rank: usize, fails: bool) {
-    if fails {
-        control.fail(rank);
-    }
+fn fail_and_die(control: &ControlModel, rank: usize) {
+    control.fail(rank);
     control.die(rank);
 }
 

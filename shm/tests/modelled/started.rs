@@ -244,13 +244,11 @@ const AWAY: &[&[Act]] = &[&[Start(1)], ONCE];
 const ONCE: &[Act] = &[Start(1), Finish(1)];
 
 /// Two ranks that complete their requests in different orders.
-const CROSSED: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST];
+pub const CROSSED: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST];
 /// Three.
-const CROSSED_3: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST];
-/// Completes the first operation first.
-pub const FIRST_FIRST: &[Act] = &[Start(1), Start(2), Finish(1), Finish(2)];
-/// Completes the second one first.
-pub const SECOND_FIRST: &[Act] = &[Start(1), Start(2), Finish(2), Finish(1)];
+pub const CROSSED_3: &[&[Act]] = &[FIRST_FIRST, SECOND_FIRST, FIRST_FIRST];
+const FIRST_FIRST: &[Act] = &[Start(1), Start(2), Finish(1), Finish(2)];
+const SECOND_FIRST: &[Act] = &[Start(1), Start(2), Finish(2), Finish(1)];
 
 /// The model of this name.
 pub fn started(name: &str) -> Option<&'static StartedModel> {
