@@ -114,7 +114,7 @@ impl UnequalBlocks {
     }
 }
 
-fn bytes_of(blocks: &PlacedBlocks) -> Vec<usize> {
+fn bytes_of(blocks: &PlacedBlocks) -> Box<[usize]> {
     blocks.iter().map(|(_, block)| block.bytes()).collect()
 }
 
@@ -124,7 +124,7 @@ fn agree_on_bytes(
     intercepted: &InterceptedComm,
     root: Option<usize>,
     blocks: Option<Result<PlacedBlocks, Refusal>>,
-) -> Result<(Vec<usize>, PlacedBlocks), Refusal> {
+) -> Result<(Box<[usize]>, PlacedBlocks), Refusal> {
     let Some(root) = root else {
         let blocks = blocks.transpose()?.unwrap_or_default();
         return Ok((bytes_of(&blocks), blocks));
@@ -147,21 +147,23 @@ fn agree_on_bytes(
 /// The buffer is what MPI demands of the caller.
 #[inline(always)]
 pub unsafe fn broadcast(call: MpiCall, buffer: Elements, root: c_int) -> Option<c_int> {
-    let transfer = || {
-        let (intercepted, root) = call.with_root(Some(root))?;
-        let block = buffer.block(intercepted, call)?;
-        let row = || Row::joined(buffer.at, block);
-        // Bytes are sent and received where they lie, other elements packed on the root and unpacked on the other ranks.
-        let (send, recv) = match root == Some(intercepted.rank) {
-            _ if block.is_dense => (row(), row()),
-            true => (row(), Row::unread(block.bytes())),
-            false => (Row::EMPTY, row()),
-        };
-        let block_bytes = BlockBytes::Uniform(block.bytes());
-        Ok(Transfer { intercepted, root, block_bytes, is_in_place: block.is_dense, send, recv })
-    };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (buffer.count, buffer.dtype), transfer()) }
+    unsafe { carry_out(call, (buffer.count, buffer.dtype), broadcast_sides(call, buffer, root)) }
+}
+
+#[inline(always)]
+fn broadcast_sides(call: MpiCall, buffer: Elements, root: c_int) -> Result<Transfer, Refusal> {
+    let (intercepted, root) = call.with_root(Some(root))?;
+    let block = buffer.block(intercepted, call)?;
+    let row = || Row::joined(buffer.at, block);
+    // Bytes are sent and received where they lie, other elements packed on the root and unpacked on the other ranks.
+    let (send, recv) = match root == Some(intercepted.rank) {
+        _ if block.is_dense => (row(), row()),
+        true => (row(), Row::unread(block.bytes())),
+        false => (Row::EMPTY, row()),
+    };
+    let block_bytes = BlockBytes::Uniform(block.bytes());
+    Ok(Transfer { intercepted, root, block_bytes, is_in_place: block.is_dense, send, recv })
 }
 
 /// Intercepts MPI_Allgather, MPI_Gather or MPI_Scatter: `own` has this rank's block, `all` those of all ranks, on the root alone if
@@ -171,29 +173,31 @@ pub unsafe fn broadcast(call: MpiCall, buffer: Elements, root: c_int) -> Option<
 /// The buffers are what MPI demands of the caller.
 #[inline(always)]
 pub unsafe fn equal_blocks(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>) -> Option<c_int> {
-    let is_in_place = own.is_in_place();
-    let transfer = || {
-        let (intercepted, root) = call.with_root(root)?;
-        if root.is_some_and(|root| root != intercepted.rank) {
-            check_not_in_place(is_in_place)?;
-            let block = own.block(intercepted, call)?;
-            let (block_bytes, send) = (BlockBytes::Uniform(block.bytes()), Row::joined(own.at, block));
-            let gather = Transfer { intercepted, root, block_bytes, is_in_place, send, recv: Row::EMPTY };
-            return Ok(turned_if_scatter(call, gather));
-        }
-        let block = all.block(intercepted, call)?;
-        let send = match is_in_place {
-            true if is_scatter(call) => Row::unread(block.bytes()),
-            true => Row::joined(block.nth(all.at, intercepted.rank)?, block),
-            false => Row::joined(own.at, block.other_side(intercepted.handles, own.count, own.dtype)?),
-        };
-        let recv = Row::joined(all.at, block.times(intercepted.size));
-        let block_bytes = BlockBytes::Uniform(block.bytes());
-        Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
-    };
-    let counted = if is_in_place { all } else { own };
+    let counted = if own.is_in_place() { all } else { own };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (counted.count, counted.dtype), transfer()) }
+    unsafe { carry_out(call, (counted.count, counted.dtype), equal_sides(call, own, all, root)) }
+}
+
+#[inline(always)]
+fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>) -> Result<Transfer, Refusal> {
+    let is_in_place = own.is_in_place();
+    let (intercepted, root) = call.with_root(root)?;
+    if root.is_some_and(|root| root != intercepted.rank) {
+        check_not_in_place(is_in_place)?;
+        let block = own.block(intercepted, call)?;
+        let (block_bytes, send) = (BlockBytes::Uniform(block.bytes()), Row::joined(own.at, block));
+        let gather = Transfer { intercepted, root, block_bytes, is_in_place, send, recv: Row::EMPTY };
+        return Ok(turned_if_scatter(call, gather));
+    }
+    let block = all.block(intercepted, call)?;
+    let send = match is_in_place {
+        true if is_scatter(call) => Row::unread(block.bytes()),
+        true => Row::joined(block.nth(all.at, intercepted.rank)?, block),
+        false => Row::joined(own.at, block.other_side(intercepted.handles, own.count, own.dtype)?),
+    };
+    let recv = Row::joined(all.at, block.times(intercepted.size));
+    let block_bytes = BlockBytes::Uniform(block.bytes());
+    Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
 }
 
 /// Intercepts MPI_Allgatherv, MPI_Gatherv or MPI_Scatterv; the arguments are those of `equal_blocks`. Returns `None` for a call that
@@ -250,21 +254,23 @@ fn turned_if_scatter(call: MpiCall, gather: Transfer) -> Transfer {
 /// The buffers are what MPI demands of the caller.
 #[inline(always)]
 pub unsafe fn alltoall(call: MpiCall, send: Elements, recv: Elements) -> Option<c_int> {
-    let transfer = || {
-        let intercepted = call.intercepted()?;
-        let received = recv.block(intercepted, call)?;
-        let is_in_place = send.is_in_place();
-        let (from, sent) = match is_in_place {
-            true => (recv.at, received),
-            false => (send.at, received.other_side(intercepted.handles, send.count, send.dtype)?),
-        };
-        let send = Row::joined(from, sent.times(intercepted.size));
-        let recv = Row::joined(recv.at, received.times(intercepted.size));
-        let block_bytes = BlockBytes::Uniform(received.bytes());
-        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
-    };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (recv.count, recv.dtype), transfer()) }
+    unsafe { carry_out(call, (recv.count, recv.dtype), alltoall_sides(call, send, recv)) }
+}
+
+#[inline(always)]
+fn alltoall_sides(call: MpiCall, send: Elements, recv: Elements) -> Result<Transfer, Refusal> {
+    let intercepted = call.intercepted()?;
+    let received = recv.block(intercepted, call)?;
+    let is_in_place = send.is_in_place();
+    let (from, sent) = match is_in_place {
+        true => (recv.at, received),
+        false => (send.at, received.other_side(intercepted.handles, send.count, send.dtype)?),
+    };
+    let send = Row::joined(from, sent.times(intercepted.size));
+    let recv = Row::joined(recv.at, received.times(intercepted.size));
+    let block_bytes = BlockBytes::Uniform(received.bytes());
+    Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
 }
 
 /// Intercepts MPI_Alltoallv or MPI_Alltoallw. With MPI_IN_PLACE the blocks to send are those that are replaced. Returns `None` for a
@@ -282,7 +288,7 @@ pub unsafe fn alltoall_unequal(call: MpiCall, send: UnequalBlocks, recv: Unequal
             // SAFETY: by the caller's contract.
             false => (send.at, unsafe { send.read(intercepted, call)? }),
         };
-        let block_bytes = BlockBytes::PerPair([bytes_of(&sent), bytes_of(&received)]);
+        let block_bytes = BlockBytes::PerPair(Box::new([bytes_of(&sent), bytes_of(&received)]));
         let (send, recv) = (Row::placed(from, sent), Row::placed(recv.at, received));
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: false, send, recv })
     };

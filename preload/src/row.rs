@@ -3,7 +3,7 @@
 
 use crate::abi::{self, Handle, constants};
 use crate::block::Block;
-use crate::buffers::{is_address, read};
+use crate::buffers::{can_borrow, is_address, read};
 use crate::call::{CallFailure, CallResult};
 use crate::scratch::Scratch;
 use std::ffi::c_void;
@@ -13,20 +13,26 @@ use std::ptr;
 /// One side of a call: blocks in the caller's memory, in the order of the ranks.
 pub struct Row {
     pub at: *mut c_void,
-    blocks: RowBlocks,
     /// Bytes of all signatures.
     pub bytes: usize,
-    /// True if the bytes of all signatures follow one another in memory.
-    is_contiguous: bool,
+    blocks: RowBlocks,
 }
 
 enum RowBlocks {
-    /// Blocks that follow one another, as one.
-    Joined(Option<Block>),
+    /// The bytes of all signatures follow one another.
+    Contiguous,
     /// Blocks, and the bytes from the address to each.
-    Placed(Vec<(isize, Block)>),
+    Placed(Box<[(isize, Block)]>),
     /// Blocks whose contents are received and dropped.
     Unread,
+}
+
+impl RowBlocks {
+    /// A block at the row's address. Apart from the way of dense blocks, which is that of small calls.
+    #[cold]
+    fn one(block: Block) -> RowBlocks {
+        RowBlocks::Placed(Box::new([(0, block)]))
+    }
 }
 
 /// The bytes of all signatures of a row.
@@ -48,12 +54,13 @@ impl Deref for RowBytes<'_> {
 
 impl Row {
     /// No blocks.
-    pub const EMPTY: Row = Row { at: ptr::null_mut(), blocks: RowBlocks::Joined(None), bytes: 0, is_contiguous: true };
+    pub const EMPTY: Row = Row { at: ptr::null_mut(), bytes: 0, blocks: RowBlocks::Contiguous };
 
-    /// Elements that follow one another.
-    #[inline]
+    /// The elements of one block.
+    #[inline(always)]
     pub fn joined(at: *mut c_void, block: Block) -> Row {
-        Row { at, bytes: block.bytes(), is_contiguous: block.is_dense, blocks: RowBlocks::Joined(Some(block)) }
+        let blocks = if block.is_dense { RowBlocks::Contiguous } else { RowBlocks::one(block) };
+        Row { at, bytes: block.bytes(), blocks }
     }
 
     /// Blocks at distances from an address.
@@ -67,10 +74,10 @@ impl Row {
             follows
         });
         let bytes = blocks.iter().map(|(_, block)| block.bytes()).sum();
-        match is_contiguous && bytes > 0 && is_address(at) {
+        match is_contiguous && can_borrow(at, bytes) {
             // The address of the first byte; the blocks are of no more interest.
-            true => Row { at: at.wrapping_byte_offset(first), blocks: RowBlocks::Joined(None), bytes, is_contiguous },
-            false => Row { at, blocks: RowBlocks::Placed(blocks), bytes, is_contiguous: bytes == 0 },
+            true => Row { at: at.wrapping_byte_offset(first), bytes, blocks: RowBlocks::Contiguous },
+            false => Row { at, bytes, blocks: RowBlocks::Placed(blocks.into()) },
         }
     }
 
@@ -81,12 +88,12 @@ impl Row {
 
     /// Bytes that are received and that nobody reads.
     pub fn unread(bytes: usize) -> Row {
-        Row { at: ptr::null_mut(), blocks: RowBlocks::Unread, bytes, is_contiguous: false }
+        Row { at: ptr::null_mut(), bytes, blocks: RowBlocks::Unread }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn is_borrowable(&self) -> bool {
-        self.bytes == 0 || self.is_contiguous && is_address(self.at)
+        self.bytes == 0 || matches!(self.blocks, RowBlocks::Contiguous) && is_address(self.at)
     }
 
     /// The bytes of all signatures: borrowed where they follow one another, else packed.
@@ -134,11 +141,7 @@ impl Row {
     /// Calls `run` with each block that has bytes, and its address.
     fn for_each(&self, mut run: impl FnMut(*mut c_void, &Block) -> CallResult) -> CallResult {
         match &self.blocks {
-            RowBlocks::Joined(None) => {
-                let block = Block { count: self.bytes, ..Block::EMPTY };
-                run(self.at, &block)
-            }
-            RowBlocks::Joined(Some(block)) => run(self.at, block),
+            RowBlocks::Contiguous => run(self.at, &Block::EMPTY.with_count(self.bytes)),
             RowBlocks::Placed(blocks) => {
                 let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0);
                 filled.try_for_each(|(offset, block)| run(self.at.wrapping_byte_offset(*offset), block))
@@ -148,12 +151,12 @@ impl Row {
     }
 
     /// The blocks of the row.
-    fn blocks_mut(&mut self) -> Vec<&mut Block> {
-        match &mut self.blocks {
-            RowBlocks::Joined(block) => block.iter_mut().collect(),
-            RowBlocks::Placed(blocks) => blocks.iter_mut().map(|(_, block)| block).collect(),
-            RowBlocks::Unread => Vec::new(),
-        }
+    fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+        let placed = match &mut self.blocks {
+            RowBlocks::Placed(blocks) => &mut **blocks,
+            RowBlocks::Contiguous | RowBlocks::Unread => &mut [],
+        };
+        placed.iter_mut().map(|(_, block)| block)
     }
 
     /// The memory of the row in a call under way, and the row where the result is copied to it in the end.
@@ -196,7 +199,7 @@ pub struct KeptRow {
 impl KeptRow {
     fn new(mut row: Row) -> Result<KeptRow, CallFailure> {
         let mut copies: Vec<(Handle, Handle)> = Vec::new();
-        for block in row.blocks_mut().into_iter().filter(|block| !block.is_dense) {
+        for block in row.blocks_mut().filter(|block| !block.is_dense) {
             let copy = match copies.iter().find(|(of, _)| *of == block.dtype) {
                 Some((_, copy)) => *copy,
                 None => {

@@ -4,7 +4,7 @@
 
 use crate::abi::Handle;
 use crate::block::per_rank;
-use crate::buffers::{are_disjoint, write};
+use crate::buffers::{are_disjoint, read, write};
 use crate::call::{CallFailure, CallResult, MpiCall, NewRequest};
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
@@ -39,9 +39,9 @@ impl From<CallFailure> for Refusal {
 pub enum BlockBytes {
     Uniform(usize),
     /// Of each rank's block, the same on all ranks.
-    PerRank(Vec<usize>),
+    PerRank(Box<[usize]>),
     /// To each rank, and from each.
-    PerPair([Vec<usize>; 2]),
+    PerPair(Box<[Box<[usize]>; 2]>),
 }
 
 impl BlockBytes {
@@ -50,7 +50,7 @@ impl BlockBytes {
         match self {
             BlockBytes::Uniform(_) => Counts::Uniform,
             BlockBytes::PerRank(bytes) => per_rank(bytes),
-            BlockBytes::PerPair([send, recv]) => Counts::PerPair { send, recv },
+            BlockBytes::PerPair(both) => Counts::PerPair { send: &both[0], recv: &both[1] },
         }
     }
 
@@ -69,7 +69,7 @@ impl BlockBytes {
         match self {
             BlockBytes::Uniform(bytes) => *bytes,
             BlockBytes::PerRank(bytes) => bytes.iter().copied().max().unwrap_or(0),
-            BlockBytes::PerPair([send, _]) => send.iter().sum(),
+            BlockBytes::PerPair(both) => both[0].iter().sum(),
         }
     }
 }
@@ -93,27 +93,43 @@ impl Transfer {
     #[inline(always)]
     unsafe fn run(&self, collective: Collective) -> CallResult {
         let (send, recv) = (&self.send, &self.recv);
-        let run = |send: Option<&[u8]>, recv: &mut [u8]| {
-            let buffers = CallBuffers::of_bytes(send, recv, DType::U8.into());
-            let counts = self.block_bytes.counts();
-            let args = CollectiveArgs::describe(collective, self.root, counts, buffers, Op::Sum);
-            self.intercepted.comm.run(args)
-        };
-        if self.is_in_place && recv.is_borrowable() {
-            // SAFETY: by the caller's contract; bytes have no alignment and no invalid values.
-            return Ok(run(None, unsafe { write(recv.at, recv.bytes) })?);
+        let is_apart =
+            self.is_in_place || send.is_borrowable() && are_disjoint(send.at, send.bytes, recv.at, recv.bytes);
+        // SAFETY: by the caller's contract; bytes have no alignment and no invalid values, and what is sent is disjoint.
+        unsafe {
+            if !is_apart || !recv.is_borrowable() {
+                return self.run_on_copies(collective);
+            }
+            let sent = (!self.is_in_place).then(|| read(send.at, send.bytes));
+            self.run_on(collective, sent, write(recv.at, recv.bytes))
         }
-        // SAFETY: by the caller's contract.
-        let sent = unsafe { send.to_bytes()? };
-        let is_apart = matches!(sent, RowBytes::Packed(_)) || are_disjoint(send.at, send.bytes, recv.at, recv.bytes);
-        if recv.is_borrowable() && is_apart {
-            // SAFETY: as above, and disjoint.
-            return Ok(run(Some(&sent), unsafe { write(recv.at, recv.bytes) })?);
+    }
+
+    /// The same where a side has to be copied.
+    ///
+    /// # Safety
+    /// The contract of `run`.
+    #[cold]
+    unsafe fn run_on_copies(&self, collective: Collective) -> CallResult {
+        let (send, recv) = (&self.send, &self.recv);
+        // SAFETY: by the caller's contract, as in `run`.
+        unsafe {
+            let sent = send.to_bytes()?;
+            if recv.is_borrowable() && matches!(sent, RowBytes::Packed(_)) {
+                return self.run_on(collective, Some(&sent), write(recv.at, recv.bytes));
+            }
+            let mut received = Scratch::new(recv.bytes);
+            self.run_on(collective, Some(&sent), &mut received)?;
+            recv.unpack(&received)
         }
-        let mut received = Scratch::new(recv.bytes);
-        run(Some(&sent), &mut received)?;
-        // SAFETY: by the caller's contract.
-        unsafe { recv.unpack(&received) }
+    }
+
+    /// Runs the call on the bytes of both sides.
+    #[inline(always)]
+    fn run_on(&self, collective: Collective, send: Option<&[u8]>, recv: &mut [u8]) -> CallResult {
+        let buffers = CallBuffers::of_bytes(send, recv, DType::U8.into());
+        let args = CollectiveArgs::describe(collective, self.root, self.block_bytes.counts(), buffers, Op::Sum);
+        Ok(self.intercepted.comm.run(args)?)
     }
 
     /// Makes a request of the call, on the same memory or on copies.
@@ -176,11 +192,11 @@ mod tests {
 
     #[test]
     fn blocks_of_one_length_are_uniform_and_the_largest_selects() {
-        assert!(matches!(BlockBytes::PerRank(vec![5, 5]).counts(), Counts::Uniform));
-        let unequal = BlockBytes::PerRank(vec![5, 9, 0]);
+        assert!(matches!(BlockBytes::PerRank([5, 5].into()).counts(), Counts::Uniform));
+        let unequal = BlockBytes::PerRank([5, 9, 0].into());
         assert!(matches!(unequal.counts(), Counts::PerRank([5, 9, 0])));
         assert_eq!(unequal.counted(), 9);
-        let pairs = BlockBytes::PerPair([vec![1, 2], vec![3, 4]]);
+        let pairs = BlockBytes::PerPair(Box::new([[1, 2].into(), [3, 4].into()]));
         assert_eq!(pairs.counted(), 3);
         let selection = |given| Selection::new(&Interpose::read(given).unwrap().1, false);
         let (some, all) = (selection("alltoall=mpi:2-"), selection("alltoall=mpi"));

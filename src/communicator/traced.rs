@@ -24,7 +24,7 @@ impl Communicator {
                     trace.end(record, &Ok::<(), Error>(()), ran);
                     return Ok(());
                 }
-                Some(failed) => failed,
+                Some(Err(error)) => Err(*error),
                 None => self.node.execute_general(args),
             },
             None => self.route(args),

@@ -12,16 +12,17 @@ impl NodeComm {
     /// Carries out a small call with the arguments of the previous one; `None`, with nothing done, where it must be carried
     /// out in the general way.
     #[inline(always)]
-    pub(super) fn execute_cached(&self, key: CallKey, payload: CachedPayload<'_>) -> Option<Result<(), Error>> {
+    pub(super) fn execute_cached(&self, key: CallKey, payload: CachedPayload<'_>) -> Option<Result<(), Box<Error>>> {
         match payload {
             CachedPayload::Flat(payload) => self.run_cached(key, payload),
             CachedPayload::Exchange(exchange) => self.run_cached(key, exchange),
         }
     }
 
-    /// Runs an operation of the previous call's prepared state, if the key is that call's.
+    /// Runs an operation of the previous call's prepared state, if the key is that call's. The error is boxed, so that the answer is
+    /// returned in registers.
     #[inline(never)]
-    fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Error>> {
+    fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Box<Error>>> {
         let state = &mut *self.state.try_lock()?;
         let NodeState { broken, member, cached: Some(cached), last, .. } = state else { return None };
         if cached.key != Some(key) || *broken || member.board.is_forked_child() {
@@ -35,7 +36,7 @@ impl NodeComm {
                 *last = Some(report);
                 Some(Ok(()))
             }
-            Err(stop) => Some(Err(self.error_of(member, stop))),
+            Err(stop) => Some(Err(self.error_of(member, stop).into())),
         }
     }
 }

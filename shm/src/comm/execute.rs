@@ -36,14 +36,15 @@ impl NodeComm {
     #[inline(always)]
     pub fn execute(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         match self.execute_fast(&args) {
-            Some(done) => done,
+            Some(Ok(())) => Ok(()),
+            Some(Err(error)) => Err(*error),
             None => self.execute_general(args),
         }
     }
 
     /// The same for a small call with the arguments of the previous one; `None`, with nothing done, for any other one.
     #[inline(always)]
-    pub fn execute_fast(&self, args: &CollectiveArgs<'_>) -> Option<Result<(), Error>> {
+    pub fn execute_fast(&self, args: &CollectiveArgs<'_>) -> Option<Result<(), Box<Error>>> {
         let (key, payload) = CallKey::of(args)?;
         self.execute_cached(key, payload)
     }
