@@ -141,6 +141,8 @@ struct Deciders<'a> {
     leaders: Option<LeaderChoice>,
     ranks: usize,
     nodes: usize,
+    /// Processors that the ranks of one machine may use.
+    cpus: usize,
     wait: WaitPreset,
     never_spins: bool,
 }
@@ -170,8 +172,8 @@ pub fn explain(collective: Collective, bytes: usize, job: &JobShape, config: &Co
     let lacks_cpus = [on_machine > cpus, never_spins];
     let leaders = (nodes > 1).then(|| LeaderChoice::planned(config, &sizes, over_network, lacks_cpus)).transpose()?;
     let settings = Settings::of(config, (nodes == 1).then_some(ranks));
-    let thresholds = Thresholds::default_for(ranks);
-    Deciders { settings: &settings, thresholds, leaders, ranks, nodes, wait: config.wait, never_spins }
+    let thresholds = Thresholds::default_for(ranks, cpus);
+    Deciders { settings: &settings, thresholds, leaders, ranks, nodes, cpus, wait: config.wait, never_spins }
         .explain(collective, bytes)
 }
 
@@ -189,6 +191,7 @@ impl Communicator {
             ranks: self.size,
             nodes: self.nodes(),
             wait: self.joining.wait,
+            cpus: self.node.affine_cpus(),
             never_spins: self.size > self.allowed_cpus(),
         }
         .explain(collective, bytes)
@@ -274,7 +277,7 @@ impl Deciders<'_> {
         let (requested, options) = (choice.plan(), self.settings.options(collective, bytes));
         let step = |operation: NodeOperation| {
             let NodeOperation { comes_before, collective: part, bytes, ranks } = operation;
-            let (algorithm, rule) = decide(&Thresholds::default_for(ranks), part, bytes, ranks, options);
+            let (algorithm, rule) = decide(&Thresholds::default_for(ranks, self.cpus), part, bytes, ranks, options);
             let because = match rule {
                 SelectionRule::Requested => reason_of(decider, collective),
                 rule => rule.to_string(),

@@ -117,12 +117,8 @@ impl NodeComm {
         let base = Windows::base_bytes(total, ranks);
         // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
         let (accumulator, deposit) = Windows::within(base, ranks).map_or((0, 0), |w| (w.accumulator, w.deposit));
-        let t = Thresholds::default_for(options.size);
-        let single_copy = (t.all_gather_single_copy_bytes as u64, t.all_to_all_single_copy_bytes as u64);
-        let (flat, leader, slices) = (t.flat_bytes as u64, t.leader_bytes as u64, t.slices_bytes as u64);
         // Rank 0's words count for all; they are read back below in this order, after their version.
-        let words =
-            [1, accumulator as u64, deposit as u64, flat, leader, total, base, slices, single_copy.0, single_copy.1];
+        let words = [1, accumulator as u64, deposit as u64, total, base];
         let mut policy = [0; 32];
         policy[..words.len()].copy_from_slice(&words);
         let attach = AttachOptions {
@@ -136,7 +132,7 @@ impl NodeComm {
             settings: options.settings.clone(),
         };
         let (segment, region) = Segment::attach_within(&attach, absent)?;
-        let [_, accumulator, deposit, flat, leader, total, base, slices, all_gather, all_to_all, ..] = segment.policy();
+        let [_, accumulator, deposit, total, base, ..] = segment.policy();
         let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
         let windows = Windows::from_words(accumulator, deposit).ok_or_else(|| {
             Error::usage(format!(
@@ -144,13 +140,7 @@ impl NodeComm {
                 Windows::least_budget_bytes(size)
             ))
         })?;
-        let thresholds = Thresholds {
-            flat_bytes: flat as usize,
-            leader_bytes: leader as usize,
-            slices_bytes: slices as usize,
-            all_gather_single_copy_bytes: all_gather as usize,
-            all_to_all_single_copy_bytes: all_to_all as usize,
-        };
+        let thresholds = Thresholds::default_for(size, segment.affine_cpus());
         let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));
         segment.set_budget(BudgetLimits { total, base });
@@ -208,6 +198,11 @@ impl NodeComm {
     /// CPUs that the ranks together may use; with fewer CPUs than ranks none spins.
     pub fn allowed_cpus(&self) -> usize {
         self.cpus
+    }
+
+    /// CPUs in the affinity masks of all ranks together.
+    pub fn affine_cpus(&self) -> usize {
+        self.segment.affine_cpus()
     }
 
     /// The ranks of the group in order, each by its number in the job.

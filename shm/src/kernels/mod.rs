@@ -76,23 +76,24 @@ impl Level {
 
 /// Bytes of a message from which its result is better written past the caches: one MiB on Intel's processors (2 MiB of
 /// cache per core: slower at 256 KiB, 9 to 35 % faster from there on), two on others (EPYC, 1 MiB per core and 32 MiB for
-/// two: at 1 MiB ordinary stores take 0.62 to 0.78 of the time, from 2 MiB on neither is always faster). Decided once.
+/// two: at 1 MiB ordinary stores take 0.62 to 0.78 of the time, from 2 MiB on neither is always faster).
 pub fn streaming_min_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| if is_intel() { 1 << 20 } else { 2 << 20 })
+    if is_intel() { 1 << 20 } else { 2 << 20 }
 }
 
-/// Returns whether the processor is made by Intel.
+/// Returns whether the processor is made by Intel; asked once, which under a hypervisor takes as long as a call.
 fn is_intel() -> bool {
+    static IS_INTEL: OnceLock<bool> = OnceLock::new();
     #[cfg(target_arch = "x86_64")]
-    {
+    let ask = || {
         // SAFETY: every x86-64 processor has the instruction. Newer compilers know that and call the function safe.
         #[allow(unused_unsafe)]
         let leaf = unsafe { std::arch::x86_64::__cpuid(0) };
         [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
-    }
+    };
     #[cfg(not(target_arch = "x86_64"))]
-    false
+    let ask = || false;
+    *IS_INTEL.get_or_init(ask)
 }
 
 /// The kernels of the best level of this processor, or `None` where the operator does not exist for the type:
@@ -220,15 +221,16 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the contract of this function.
     unsafe {
         match bytes {
-            0..=PIECE_BYTES => std::ptr::copy_nonoverlapping(src, dst, bytes),
-            _ => copy_in_pieces(dst, src, bytes),
+            PIECE_BYTES.. if !is_intel() => copy_in_pieces(dst, src, bytes),
+            _ => std::ptr::copy_nonoverlapping(src, dst, bytes),
         }
     }
 }
 
 /// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 4 KiB and more, it takes one instruction
 /// (`rep movsb`), which copies 2 GB/s instead of 50 on AMD's Zen 4 where the destination lies a few bytes further in its line than the
-/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`).
+/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`). On Intel's processors the instruction is the faster
+/// way between two cores: pieces take 1.2 to 1.7 times as long (`docs/results/2026-11-26.md`).
 const PIECE_BYTES: usize = 2048;
 
 /// # Safety

@@ -9,14 +9,14 @@ use crate::config::Algorithm;
 use crate::op::{DType, FoldOrder, Op};
 use std::fmt;
 
-/// Thresholds of `auto`, the same on all ranks: rank 0 writes them when the group forms.
+/// Thresholds of `auto`, the same on all ranks: they follow from numbers that all know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
     /// Largest message of the ticketless lane, bytes.
     pub flat_bytes: usize,
     /// Largest message that `leader` carries, bytes; above it `chain` runs (in arrival order).
     pub leader_bytes: usize,
-    /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
+    /// Smallest allreduce or reduce by rank that `slices` carries, bytes; below it `leader` and `flat` do.
     pub slices_bytes: usize,
     /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
     pub all_gather_single_copy_bytes: usize,
@@ -28,25 +28,29 @@ pub struct Thresholds {
 const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 
 impl Thresholds {
-    /// Defaults for `ranks` ranks, from the measurements in `docs/results/2026-11-20.md`; of one copy on two ranks, in
-    /// `docs/results/2026-11-25.md`.
-    pub fn default_for(ranks: usize) -> Self {
-        let flat_bytes = match ranks {
-            0..=2 => 8 * 1024,
-            3..=8 => 2 * 1024,
-            _ => 512,
-        };
-        let slices_bytes = if ranks <= 4 { 512 * 1024 } else { 64 * 1024 };
+    /// Defaults for `ranks` ranks that may run on `cpus` CPUs: from the measurements in `docs/results/2026-11-26.md` where each rank has
+    /// a CPU of its own, else, and for two ranks, in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
+    pub fn default_for(ranks: usize, cpus: usize) -> Self {
+        let outnumber_cpus = ranks > cpus;
         Thresholds {
-            flat_bytes,
-            leader_bytes: 0,
-            slices_bytes,
+            flat_bytes: match ranks {
+                0..=2 => 8 << 10,
+                3..=8 => 2 << 10,
+                _ => 512,
+            },
+            // Balanced ranks would queue up in `chain`: 16 of them for 20 us.
+            leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
+            slices_bytes: if ranks <= 4 { 512 << 10 } else { 64 << 10 },
             all_gather_single_copy_bytes: match ranks {
                 0..=2 => 1 << 20,
                 3..=4 => 2 << 20,
                 _ => usize::MAX,
             },
-            all_to_all_single_copy_bytes: if ranks <= 2 { 1 << 20 } else { (2 << 20) / ranks },
+            all_to_all_single_copy_bytes: match ranks {
+                0..=2 => 1 << 20,
+                _ if outnumber_cpus => (2 << 20) / ranks,
+                _ => 64 << 10,
+            },
         }
     }
 
@@ -90,12 +94,16 @@ impl Thresholds {
                 false => (Algorithm::Chain, SelectionRule::Above(BROADCAST_FLAT_BYTES)),
             },
             // In rank order a chain would stall behind a late low rank; deposits do not.
-            _ if in_rank_order && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::RankOrder),
             _ if in_rank_order && bytes >= self.slices_bytes => {
                 (Algorithm::Slices, SelectionRule::RankOrderFrom(self.slices_bytes))
             }
-            _ if in_rank_order => (Algorithm::Leader, SelectionRule::RankOrderBelow(self.slices_bytes)),
-            _ if bytes <= self.leader_bytes => (Algorithm::Leader, SelectionRule::UpTo(self.leader_bytes)),
+            _ if in_rank_order => {
+                let below = if has.contains(&Algorithm::Leader) { Algorithm::Leader } else { Algorithm::Flat };
+                (below, SelectionRule::RankOrderBelow(self.slices_bytes))
+            }
+            _ if bytes <= self.leader_bytes && has.contains(&Algorithm::Leader) => {
+                (Algorithm::Leader, SelectionRule::UpTo(self.leader_bytes))
+            }
             _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(self.leader_bytes))),
         }
     }
@@ -116,8 +124,6 @@ pub enum SelectionRule {
     Below(usize),
     /// Blocks of so many bytes and more take it.
     From(usize),
-    /// Folding in rank order takes it.
-    RankOrder,
     /// Folding in rank order takes it from so many bytes on.
     RankOrderFrom(usize),
     /// Folding in rank order takes it below so many bytes.
@@ -134,7 +140,6 @@ impl fmt::Display for SelectionRule {
             SelectionRule::Below(usize::MAX) => f.write_str("blocks of any size"),
             SelectionRule::Below(bytes) => write!(f, "blocks of less than {bytes} bytes"),
             SelectionRule::From(bytes) => write!(f, "blocks of {bytes} bytes and more"),
-            SelectionRule::RankOrder => f.write_str("folding in rank order"),
             SelectionRule::RankOrderFrom(bytes) => write!(f, "folding in rank order from {bytes} bytes on"),
             SelectionRule::RankOrderBelow(bytes) => write!(f, "folding in rank order below {bytes} bytes"),
         }
