@@ -24,8 +24,7 @@ pub(crate) fn send_packet(
     bytes: usize,
     write: impl FnOnce(&mut [u8]),
 ) -> Result<bool, Error> {
-    let [numbers, call] = to_words(head);
-    rings.send(to, [numbers, call, 0], bytes, write)
+    rings.send(to, to_words(head), bytes, write)
 }
 
 /// Shows a packet of the rings to `take`, as [`Transport::receive`].
@@ -34,7 +33,7 @@ pub(crate) fn receive_packet(
     from: usize,
     take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
 ) -> Result<bool, Error> {
-    rings.receive(from, |[numbers, call, _], payload| take(header([numbers, call]), payload) == PacketDecision::Consume)
+    rings.receive(from, |words, payload| take(header(words), payload) == PacketDecision::Consume)
 }
 
 /// [`Rings`] as a transport of plans, with the group's error in full.

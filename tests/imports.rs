@@ -15,7 +15,7 @@ const CRATES: [&str; 7] = ["shm", "hier", ".", "capi", "preload", "python", "src
 /// The folders of crates whose files import from their own or an earlier folder only, from the lowest on. Files that lie in no
 /// folder serve all.
 const FOLDERS: [(&str, &[&str]); 2] = [
-    ("hier", &["plan", "schedule", "verify", "cost", "select", "exec", "transport", "sim"]),
+    ("hier", &["plan", "schedule", "verify", "cost", "select", "exec", "sim"]),
     (".", &["launch", "trace", "messages", "hierarchy", "communicator", "mpi"]),
 ];
 

@@ -162,23 +162,26 @@ impl<'a> Blocks<'a> {
     /// C: `each` is null or holds a count for each rank.
     pub unsafe fn per_rank(comm: &Communicator, each: *const usize) -> Result<Self, Error> {
         // SAFETY: by the caller's contract.
-        let counts = unsafe { counts(each, comm.size())? };
+        let counts = unsafe { array(each, "counts", comm.size(), "rank")? };
         let all = sum(counts)?;
         let start = counts[..comm.rank()].iter().sum();
         Ok(Blocks { counts: Counts::PerRank(counts), all, start, own: counts[comm.rank()] })
     }
 }
 
-/// Reads an array of counts, one for each rank.
+/// Reads an array of the caller with `len` entries, one for each `owner`.
 ///
 /// # Safety
-/// C: `at` is null or holds `ranks` counts.
-pub unsafe fn counts<'a>(at: *const usize, ranks: usize) -> Result<&'a [usize], Error> {
-    if at.is_null() || !at.is_aligned() {
-        return Err(Error::usage(format!("counts at {at:p} are no array; give {ranks} counts, one for each rank")));
+/// C: `at` is null or holds `len` entries.
+pub unsafe fn array<'a, T>(at: *const T, name: &str, len: usize, owner: &str) -> Result<&'a [T], Error> {
+    match len {
+        0 => Ok(&[]),
+        _ if at.is_null() || !at.is_aligned() => {
+            Err(Error::usage(format!("{name} at {at:p} are no array; give {len}, one for each {owner}")))
+        }
+        // SAFETY: by the caller's contract, and checked.
+        _ => Ok(unsafe { std::slice::from_raw_parts(at, len) }),
     }
-    // SAFETY: by the caller's contract, and checked.
-    Ok(unsafe { std::slice::from_raw_parts(at, ranks) })
 }
 
 /// Returns the sum of counts.
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!((sum(&[2, 0, 3]), sum(&[])), (Ok(5), Ok(0)));
         assert!(sum(&[usize::MAX, 1]).is_err());
         // SAFETY: null is refused.
-        assert!(unsafe { counts(std::ptr::null(), 2) }.is_err());
+        assert!(unsafe { array::<usize>(std::ptr::null(), "counts", 2, "rank") }.is_err());
     }
 
     #[test]

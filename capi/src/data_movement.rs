@@ -1,7 +1,7 @@
 //! The collectives that move data: broadcast, gather, scatter, allgather, alltoall.
 #![allow(unsafe_code)]
 
-use crate::buffers::{Blocks, BufferArg, counts, is_in_place, sum};
+use crate::buffers::{Blocks, BufferArg, array, is_in_place, sum};
 use crate::call::{Call, CallerBuffers};
 use crate::codes;
 use crate::requests::export_forms;
@@ -118,7 +118,8 @@ export_forms! {
     ) |comm| {
         let send_counts = if is_in_place(send) { recv_counts } else { send_counts };
         // SAFETY: C.
-        let [send_counts, recv_counts] = unsafe { [counts(send_counts, comm.size())?, counts(recv_counts, comm.size())?] };
+        let counts = |at| unsafe { array(at, "counts", comm.size(), "rank") };
+        let (send_counts, recv_counts) = (counts(send_counts)?, counts(recv_counts)?);
         let counts = Counts::PerPair { send: send_counts, recv: recv_counts };
         all_to_all((send, sum(send_counts)?), BufferArg::recv(recv, sum(recv_counts)?), counts, dtype)?
     }

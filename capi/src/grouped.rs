@@ -1,27 +1,12 @@
 //! The grouped allreduce: many buffers reduced as one message.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, sum};
+use crate::buffers::{BufferArg, array, sum};
 use crate::call::{Call, CallerBuffers};
 use crate::reductions::Reduction;
 use crate::requests::export_forms;
-use earlybird::{Collective, Counts, Error};
+use earlybird::{Collective, Counts};
 use std::ffi::{c_int, c_void};
-
-/// Reads an array of the caller with an entry for each buffer of a group.
-///
-/// # Safety
-/// C: `at` is null or holds `group` entries.
-unsafe fn array<'a, T>(at: *const T, name: &str, group: usize) -> Result<&'a [T], Error> {
-    match group {
-        0 => Ok(&[]),
-        _ if at.is_null() || !at.is_aligned() => {
-            Err(Error::usage(format!("{name} at {at:p} are no array; give {group}, one for each buffer")))
-        }
-        // SAFETY: C, checked.
-        _ => Ok(unsafe { std::slice::from_raw_parts(at, group) }),
-    }
-}
 
 export_forms! {
     fn eb_allreduce_grouped, eb_iallreduce_grouped, eb_allreduce_grouped_init(
@@ -29,7 +14,8 @@ export_forms! {
     ) |comm| {
         let Reduction { datatype, op } = Reduction::of_codes(dtype, op)?;
         // SAFETY: C.
-        let (buffers, lens) = unsafe { (array(buffers, "buffers", group)?, array(counts, "counts", group)?) };
+        let (buffers, lens) =
+            unsafe { (array(buffers, "buffers", group, "buffer")?, array(counts, "counts", group, "buffer")?) };
         let buffer = |(at, count): (&*mut c_void, &usize)| BufferArg { name: "buffer", ..BufferArg::recv(*at, *count) };
         let all = BufferArg { count: sum(lens)?, ..BufferArg::NO_RECV };
         let buffers = CallerBuffers {

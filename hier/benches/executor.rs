@@ -1,14 +1,18 @@
 //! The executor's overhead per step over its transport: a ring of small messages run as a plan, and the same packets sent
 //! and received directly.
 
+#[path = "../tests/common/operators.rs"]
+mod operators;
+#[path = "../tests/common/threads.rs"]
+mod threads;
+
 use criterion::{Criterion, criterion_group, criterion_main};
-use earlybird_hier::exec::{
-    Endpoint, FnOperator, Geometry, Operation, PacketDecision, PacketHeader, Running, Transport, compile,
-};
-use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
+use earlybird_hier::exec::{Endpoint, Geometry, Operation, PacketDecision, PacketHeader, Running, Transport, compile};
 use earlybird_hier::{Consistency, OpTraits, Params, schedule, verify};
+use operators::Sum;
 use std::hint::black_box;
 use std::sync::Arc;
+use threads::{Threads, ThreadsOptions};
 
 const RANKS: usize = 8;
 /// Steps of one rank: a message sent and one received each.
@@ -17,7 +21,7 @@ const STEPS: usize = 2 * (RANKS - 1);
 /// One thread drives all ranks, so that nothing but the code is measured.
 fn plan(c: &mut Criterion) {
     let plan = verify::verify(schedule::build("ring", &Params::ranks(RANKS)).unwrap()).unwrap();
-    let sum = FnOperator::new(u64::wrapping_add, OpTraits { commutative: true, exact: true }, 1);
+    let sum = Sum { traits: OpTraits { commutative: true, exact: true }, code: 1 };
     let mut ranks: Vec<_> = Threads::group(RANKS, ThreadsOptions::default())
         .into_iter()
         .enumerate()

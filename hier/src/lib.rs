@@ -9,7 +9,6 @@
 //! - [`cost`]: closed forms, cost models, switch trees
 //! - [`select`]: the fastest schedule for a number of ranks and bytes
 //! - [`exec`]: the executor of verified plans over a [`exec::Transport`]
-//! - [`transport`]: transports between threads
 //! - [`sim`]: plans in simulated time
 //!
 //! ```
@@ -28,7 +27,6 @@ pub mod plan;
 pub mod schedule;
 pub mod select;
 pub mod sim;
-pub mod transport;
 pub mod verify;
 
 pub use plan::{Collective, Order, Plan, PlanError, Violation};

@@ -8,17 +8,21 @@ mod concrete;
 mod execute;
 #[path = "common/faulty.rs"]
 mod faulty;
+#[path = "common/operators.rs"]
+mod operators;
 #[path = "common/random_plans.rs"]
 mod random_plans;
+#[path = "common/threads.rs"]
+mod threads;
 
 use earlybird_hier::exec::{Alltoallv, Endpoint, Failure, Parts, RunError, Running, Transport};
 use earlybird_hier::plan::Collective;
-use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Consistency, OpTraits, schedule, verify};
 use execute::{Job, Map, Operator, judge, run_on};
 use faulty::{Faults, Faulty};
 use proptest::prelude::*;
 use std::sync::Arc;
+use threads::{Threads, ThreadsOptions};
 
 /// By rank, by operator: the elements this rank ended with.
 type Results = Vec<Vec<Vec<[u8; 8]>>>;
@@ -180,7 +184,8 @@ fn a_different_exchange_is_refused_by_everybody() {
 /// Two operations under way at once; rank 1 begins with the second, of another length than rank 0's.
 #[test]
 fn a_different_operation_that_was_put_aside_is_refused() {
-    use earlybird_hier::exec::{Geometry, Operation, Token, compile};
+    use earlybird_hier::exec::{Geometry, Operation, compile};
+    use operators::Token;
     let plan = schedule::build("dissemination", &schedule::Params::ranks(2)).unwrap();
     let plan = verify::verify(plan).unwrap();
     let running = |rank, elements| {

@@ -3,24 +3,21 @@
 
 #[path = "common/faulty.rs"]
 mod faulty;
+#[path = "common/operators.rs"]
+mod operators;
+#[path = "common/threads.rs"]
+mod threads;
 
-use earlybird_hier::exec::{
-    CompileError, Endpoint, Failure, FnOperator, Geometry, Operation, RunError, Running, Token, compile,
-};
+use earlybird_hier::exec::{CompileError, Endpoint, Failure, Geometry, Operation, RunError, Running, compile};
 use earlybird_hier::schedule::Params;
-use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Collective, Consistency, OpTraits, Plan, PlanError, Verified, schedule, verify};
 use faulty::{Faults, Faulty};
+use operators::{Sum, Token};
 use std::sync::Arc;
 use std::time::Duration;
+use threads::{Threads, ThreadsOptions};
 
 const COMMUTES: OpTraits = OpTraits { commutative: true, exact: true };
-
-type Sum = FnOperator<u64, fn(u64, u64) -> u64>;
-
-fn sum(traits: OpTraits, code: u64) -> Sum {
-    FnOperator::new(u64::wrapping_add, traits, code)
-}
 
 fn plan(name: &str, ranks: usize) -> Verified<Plan> {
     verify::verify(schedule::build(name, &Params::ranks(ranks)).unwrap()).unwrap()
@@ -32,7 +29,7 @@ fn geometry(elements: usize) -> Geometry {
 
 fn running(plan: &Verified<Plan>, rank: usize, elements: usize) -> Operation<Sum> {
     let program = compile(plan, rank, geometry(elements)).unwrap();
-    Operation::new(Arc::new(program), sum(COMMUTES, 1), Consistency::Identical).unwrap()
+    Operation::new(Arc::new(program), Sum { traits: COMMUTES, code: 1 }, Consistency::Identical).unwrap()
 }
 
 /// Runs `program` on every rank of a group with faults; what each returned.
@@ -80,7 +77,7 @@ fn sizes_that_cannot_be_are_refused_when_compiling() {
 fn an_operator_gets_only_plans_it_may_use() {
     let make = |name, traits, consistency| {
         let program = Arc::new(compile(&plan(name, 6), 0, geometry(4)).unwrap());
-        Operation::new(program, sum(traits, 1), consistency).map(|_| ())
+        Operation::new(program, Sum { traits, code: 1 }, consistency).map(|_| ())
     };
     let not_admitted =
         |result| assert!(matches!(result, Err(RunError::Plan(PlanError::NotAdmitted { .. }))), "{result:?}");
@@ -168,7 +165,7 @@ fn different_calls_are_found_before_data_moves() {
                 let (plan, elements) =
                     (if odd && kind == 0 { &other } else { &ring }, 30 + usize::from(odd && kind == 1));
                 let program = Arc::new(compile(plan, rank, geometry(elements)).unwrap());
-                let operator = sum(COMMUTES, if odd && kind == 2 { 2 } else { 1 });
+                let operator = Sum { traits: COMMUTES, code: if odd && kind == 2 { 2 } else { 1 } };
                 let mut one = Operation::new(program, operator, Consistency::Identical).unwrap();
                 one.run(&mut endpoint, &mut vec![0u8; elements * 8], None)
             },
@@ -215,7 +212,7 @@ fn a_run_allocates_nothing_once_it_has_run() {
                 let program = Arc::new(compile(&plan, rank, size).unwrap());
                 let mut data = vec![0u8; program.bytes()];
                 let mut token = Operation::new(program.clone(), Token, Consistency::Identical).ok();
-                let mut add = Operation::new(program, sum(COMMUTES, 1), Consistency::Identical).ok();
+                let mut add = Operation::new(program, Sum { traits: COMMUTES, code: 1 }, Consistency::Identical).ok();
                 let mut run = || match (&mut token, &mut add) {
                     (Some(token), _) => token.run(&mut endpoint, &mut data, None).unwrap(),
                     (None, Some(add)) => add.run(&mut endpoint, &mut data, None).unwrap(),

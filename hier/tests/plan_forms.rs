@@ -1,11 +1,49 @@
-//! A plan written as JSON is the same plan when read; broken text is an error; drawings and dumps show the data.
+//! A plan written as JSON is the same plan when read; drawings and dumps show the data.
 
 mod common;
 
-use earlybird_hier::plan::Collective;
+use earlybird_hier::plan::{Action, Blocks, Collective, Order, PlanBuilder, Side};
 use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::verify::{svg, verify};
-use earlybird_hier::{Plan, PlanError, Violation};
+use earlybird_hier::{Plan, PlanError};
+use serde_json::Value;
+
+/// The plan that a JSON text states.
+fn read(text: &str) -> Plan {
+    let value: Value = serde_json::from_str(text).unwrap();
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap() as usize;
+    let header = |name| number(&value, name);
+    let mut plan = PlanBuilder::new(value["algorithm"].as_str().unwrap(), header("ranks"), header("blocks"));
+    for (name, given) in value["parameters"].as_object().unwrap() {
+        plan.parameter(name, given.as_str().unwrap());
+    }
+    let orders = [Order::Ordered, Order::Rotated, Order::Commutative];
+    let order = orders.into_iter().find(|o| value["order"] == o.name()).unwrap();
+    plan.collective(value["contract"].as_str().unwrap().parse().unwrap(), header("root"));
+    plan.claim(order, value["consistent"].as_bool().unwrap()).ports(header("ports"));
+    for step in value["steps"].as_array().unwrap() {
+        let action = match (step["action"].as_str().unwrap(), step["side"].as_str().unwrap()) {
+            ("copy", "right") => Action::Copy,
+            ("reduce", "left") => Action::Reduce(Side::Left),
+            ("reduce", "right") => Action::Reduce(Side::Right),
+            other => panic!("{other:?}"),
+        };
+        let run = |run: &Value| run[0].as_u64().unwrap() as usize..run[1].as_u64().unwrap() as usize;
+        let blocks = Blocks::from_indices(step["blocks"].as_array().unwrap().iter().flat_map(run));
+        let round = step["round"].as_i64().unwrap() as i32;
+        let [source, target] = ["source", "target"].map(|name| number(step, name));
+        match step.get("rank") {
+            Some(_) => plan.local(round, number(step, "rank"), source, target, blocks, action),
+            None => {
+                let [from, to] = ["from", "to"].map(|name| number(step, name));
+                plan.message(round as usize, from, to, source, target, blocks, action);
+            }
+        }
+    }
+    let mut plan = plan.finish();
+    (plan.buffers, plan.rounds, plan.result) = (header("buffers"), header("rounds"), header("result"));
+    plan
+}
 
 #[test]
 fn json_round_trips_and_stays_verified() {
@@ -13,8 +51,7 @@ fn json_round_trips_and_stays_verified() {
         for (name, params) in common::cases(ranks, false) {
             let plan = verify(schedule::build(name, &params).unwrap()).unwrap();
             let text = plan.to_json(None).unwrap();
-            let read = Plan::from_json(&text).unwrap_or_else(|e| panic!("{name} {params:?}: {e}"));
-            assert_eq!(verify(read).unwrap(), plan, "{name} {params:?}");
+            assert_eq!(verify(read(&text)).unwrap(), plan, "{name} {params:?}");
         }
     }
 }
@@ -22,7 +59,7 @@ fn json_round_trips_and_stays_verified() {
 #[test]
 fn json_has_the_stated_fields() {
     let plan = verify(schedule::build("butterfly", &Params { r: Some(1), ..Params::ranks(7) }).unwrap()).unwrap();
-    let value: serde_json::Value = serde_json::from_str(&plan.to_json(Some(100)).unwrap()).unwrap();
+    let value: Value = serde_json::from_str(&plan.to_json(Some(100)).unwrap()).unwrap();
     for field in [
         "algorithm parameters contract root ranks blocks buffers result rounds max_blocks_sent max_blocks_reduced",
         "critical_blocks_sent critical_blocks_reduced max_message_blocks messages order consistent steps",
@@ -33,6 +70,9 @@ fn json_has_the_stated_fields() {
     }
     assert_eq!((&value["ranks"], &value["rounds"], &value["order"]), (&7.into(), &5.into(), &"commutative".into()));
     assert_eq!(value["elements"]["length"], 100);
+    let counters = plan.counters();
+    assert_eq!(value["max_blocks_sent"], counters.max_blocks_sent);
+    assert_eq!(value["messages"], counters.messages);
     let steps = value["steps"].as_array().unwrap();
     let locals_before = steps.iter().filter(|s| s["round"] == -1 && s.get("rank").is_some()).count();
     assert_eq!(locals_before, 7, "results in the making are set aside before the first round");
@@ -41,40 +81,6 @@ fn json_has_the_stated_fields() {
         assert!(["reduce", "copy"].contains(&step["action"].as_str().unwrap()));
         assert!(["left", "right"].contains(&step["side"].as_str().unwrap()));
     }
-}
-
-#[test]
-fn broken_json_is_an_error() {
-    let plan = schedule::build("ring", &Params::ranks(3)).unwrap();
-    let text = plan.to_json(None).unwrap();
-    let tampered = [
-        text.replace("\"to\":1", "\"to\":7"),
-        text.replace("\"source\":0", "\"source\":4"),
-        text.replace("\"round\":0", "\"round\":-5"),
-        text.replace("\"blocks\":3", "\"blocks\":2"),
-        text.replace("\"ranks\":3", "\"ranks\":99999999999"),
-        text.replace("\"blocks\":3", "\"blocks\":99999999999999"),
-        text.replace("\"buffers\":1", "\"buffers\":9999999999"),
-        text.replace("\"rounds\":4", "\"rounds\":99999999"),
-        text.replace("\"root\":0", "\"root\":3"),
-        text.replace("\"ring\"", "ring"),
-        text.replace("\"result\":0", "\"result\":2"),
-        text.replace("[[0,1]]", "[[1,0]]"),
-        text.replace("[[0,1]]", "[]"),
-        text.replace("\"order\"", "\"ordre\""),
-        text[..text.len() / 2].to_string(),
-        String::new(),
-    ];
-    for broken in tampered {
-        assert_ne!(broken, text);
-        assert!(Plan::from_json(&broken).is_err(), "accepted: {broken}");
-    }
-    let lying = text.replace("\"max_blocks_sent\":4", "\"max_blocks_sent\":3");
-    assert_ne!(lying, text);
-    let Err(PlanError::Violation(Violation::Counter { name, claimed: 3, found: 4 })) = Plan::from_json(&lying) else {
-        panic!("a wrong counter was believed")
-    };
-    assert_eq!(name, "max_blocks_sent");
 }
 
 #[test]

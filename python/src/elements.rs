@@ -4,57 +4,48 @@
 use earlybird::{DType, Datatype};
 use std::ffi::CStr;
 
+/// The formats of the types that the library calculates with. The first one of a type is the one that Python is given; `l` and `L`
+/// have the size of the platform's `long`.
+const FORMATS: [(DType, &CStr); 24] = [
+    (DType::I8, c"b"),
+    (DType::I16, c"h"),
+    (DType::I32, c"i"),
+    (DType::I32, c"l"),
+    (DType::I64, c"q"),
+    (DType::I64, c"l"),
+    (DType::U8, c"B"),
+    (DType::U16, c"H"),
+    (DType::U32, c"I"),
+    (DType::U32, c"L"),
+    (DType::U64, c"Q"),
+    (DType::U64, c"L"),
+    (DType::F16, c"e"),
+    (DType::F32, c"f"),
+    (DType::F64, c"d"),
+    (DType::ComplexF32, c"Zf"),
+    (DType::ComplexF64, c"Zd"),
+    (DType::Bool, c"?"),
+    (DType::IndexedI32, c"T{ii}"),
+    (DType::IndexedI64, c"T{qq}"),
+    (DType::IndexedI64, c"T{ll}"),
+    (DType::IndexedF32, c"T{fi}"),
+    (DType::IndexedF64, c"T{dq}"),
+    (DType::IndexedF64, c"T{dl}"),
+];
+
 /// Returns the datatype of elements of `bytes` bytes in this format. Types that the library cannot calculate with are opaque: they are
 /// moved, not reduced.
 pub fn datatype(format: &[u8], bytes: usize) -> Option<Datatype> {
-    if bytes == 0 {
-        return None;
-    }
     let letters = letters(format);
-    let builtin = match (letters.as_slice(), bytes) {
-        (b"b", 1) => DType::I8,
-        (b"h", 2) => DType::I16,
-        (b"i" | b"l", 4) => DType::I32,
-        (b"l" | b"q", 8) => DType::I64,
-        (b"B", 1) => DType::U8,
-        (b"H", 2) => DType::U16,
-        (b"I" | b"L", 4) => DType::U32,
-        (b"L" | b"Q", 8) => DType::U64,
-        (b"e", 2) => DType::F16,
-        (b"f", 4) => DType::F32,
-        (b"d", 8) => DType::F64,
-        (b"Zf", 8) => DType::ComplexF32,
-        (b"Zd", 16) => DType::ComplexF64,
-        (b"?", 1) => DType::Bool,
-        (b"T{ii}", 8) => DType::IndexedI32,
-        (b"T{ll}" | b"T{qq}", 16) => DType::IndexedI64,
-        (b"T{fi}", 8) => DType::IndexedF32,
-        (b"T{dl}" | b"T{dq}", 16) => DType::IndexedF64,
-        _ => return Some(Datatype::Opaque(bytes)),
-    };
-    Some(builtin.into())
+    let known = FORMATS.iter().find(|(dtype, known)| known.to_bytes() == letters && dtype.size() == bytes);
+    (bytes > 0).then(|| known.map_or(Datatype::Opaque(bytes), |(dtype, _)| (*dtype).into()))
 }
 
-/// Returns a format of elements of this type; `None` where Python has none.
+/// Returns a format of elements of this type; `None` where Python has none, as for structures.
 pub fn format(datatype: Datatype) -> Option<&'static CStr> {
     let Datatype::Builtin(dtype) = datatype else { return None };
-    Some(match dtype {
-        DType::I8 => c"b",
-        DType::I16 => c"h",
-        DType::I32 => c"i",
-        DType::I64 => c"q",
-        DType::U8 => c"B",
-        DType::U16 => c"H",
-        DType::U32 => c"I",
-        DType::U64 => c"Q",
-        DType::F16 => c"e",
-        DType::F32 => c"f",
-        DType::F64 => c"d",
-        DType::ComplexF32 => c"Zf",
-        DType::ComplexF64 => c"Zd",
-        DType::Bool => c"?",
-        _ => return None,
-    })
+    let (_, format) = FORMATS.iter().find(|(of, _)| *of == dtype)?;
+    (!format.to_bytes().starts_with(b"T")).then_some(*format)
 }
 
 /// Returns whether elements in this format are or have references to objects, which mean nothing to another process.

@@ -17,6 +17,9 @@ mod settings;
 mod shared;
 mod shrink;
 mod split;
+#[cfg(test)]
+#[path = "../../hier/tests/common/threads.rs"]
+mod threads;
 mod traced;
 mod transfers;
 

@@ -295,7 +295,7 @@ impl Transfers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
+    use crate::communicator::threads::{Threads, ThreadsOptions};
 
     /// Two ranks in one thread, which pass in turn: packets of 10 bytes, two under way in each direction.
     struct TwoRanks([(Threads, Transfers); 2]);

@@ -4,30 +4,23 @@
 //! [`Endpoint`] carries several operations at once. `docs/plans.md` describes the method and its cost.
 //!
 //! ```
-//! use earlybird_hier::exec::{Endpoint, Geometry, FnOperator, Operation, compile};
-//! use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
-//! use earlybird_hier::{Consistency, OpTraits, Params, schedule, verify};
+//! use earlybird_hier::exec::{Endpoint, Fold, Geometry, Operation, Transport, compile};
+//! use earlybird_hier::{Consistency, Params, schedule, verify};
 //! use std::sync::Arc;
 //!
-//! let plan = verify::verify(schedule::build("butterfly", &Params::ranks(3))?)?;
-//! let sum = FnOperator::new(|a: f64, b: f64| a + b, OpTraits { commutative: true, exact: false }, 1);
-//! std::thread::scope(|scope| {
-//!     for transport in Threads::group(3, ThreadsOptions::default()) {
-//!         let plan = &plan;
-//!         scope.spawn(move || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-//!             let mut endpoint = Endpoint::new(transport);
-//!             let rank = earlybird_hier::exec::Transport::rank(endpoint.transport());
-//!             let geometry = Geometry { elements: 4, element_bytes: 8, segment_bytes: 4096 };
-//!             let program = Arc::new(compile(plan, rank, geometry)?);
-//!             let mut all_reduce = Operation::new(program, sum, Consistency::Identical)?;
-//!             let mut data = [rank as f64; 4];
-//!             all_reduce.run(&mut endpoint, bytemuck::cast_slice_mut(&mut data), None)?;
-//!             assert_eq!(data, [3.0; 4]);
-//!             Ok(())
-//!         });
-//!     }
-//! });
-//! # Ok::<(), earlybird_hier::PlanError>(())
+//! /// Sums four numbers of every rank, which all call this with a transport of their own.
+//! fn all_reduce(
+//!     transport: impl Transport,
+//!     sum: impl Fold,
+//!     numbers: &mut [f64; 4],
+//! ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//!     let plan = verify::verify(schedule::build("butterfly", &Params::ranks(transport.size()))?)?;
+//!     let geometry = Geometry { elements: 4, element_bytes: 8, segment_bytes: 4096 };
+//!     let program = Arc::new(compile(&plan, transport.rank(), geometry)?);
+//!     let mut all_reduce = Operation::new(program, sum, Consistency::Identical)?;
+//!     all_reduce.run(&mut Endpoint::new(transport), bytemuck::cast_slice_mut(numbers), None)?;
+//!     Ok(())
+//! }
 //! ```
 
 mod access;
@@ -46,7 +39,7 @@ mod transport;
 pub use alltoallv::{Alltoallv, Parts};
 pub use compile::{CompileError, compile};
 pub use endpoint::Endpoint;
-pub use fold::{FnOperator, Fold, Token};
+pub use fold::Fold;
 pub use program::{Geometry, Program};
 pub use run::Operation;
 pub use running::{RunError, Running, wait_all, wait_first};

@@ -50,7 +50,7 @@ impl<F: Fold> Operation<F> {
                 return Err(RunError::Plan(PlanError::NotAdmitted {
                     algorithm: name.clone(),
                     reason: "a barrier combines the same contribution more than once".to_string(),
-                    instead: "use an idempotent operator such as exec::Token".to_string(),
+                    instead: "use an idempotent operator, such as the or of bits".to_string(),
                 }));
             }
             // These combine no values.

@@ -1,13 +1,11 @@
 //! The collective that a plan carries out.
 
 use super::unknown;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// The collective operation of a plan, defined by the ranks' buffers at its end.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Display, EnumString, IntoStaticStr, VariantArray,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Display, EnumString, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<Collective>)]
 #[non_exhaustive]

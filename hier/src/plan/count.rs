@@ -1,9 +1,10 @@
 //! The cost of a plan in blocks, counted step by step.
 
 use super::{Plan, Step, StepKind, elements_in};
+use serde::Serialize;
 
 /// Exact counts of a plan. Blocks, not elements: with m elements a block has m / blocks on average.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
     /// Rounds.

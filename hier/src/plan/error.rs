@@ -226,14 +226,4 @@ pub enum Violation {
         /// A rank with another tree.
         second: usize,
     },
-    /// A counter in the plan's text differs from the count of its steps.
-    #[error("the plan says {name} = {claimed}, its steps give {found}")]
-    Counter {
-        /// The counter.
-        name: &'static str,
-        /// The value in the text.
-        claimed: u64,
-        /// The value counted.
-        found: u64,
-    },
 }

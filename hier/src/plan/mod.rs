@@ -33,7 +33,7 @@ pub use step::{Action, BlockRange, Blocks, Side, Step, StepKind};
 
 use std::collections::BTreeMap;
 
-/// A schedule for all ranks. Build one with [`PlanBuilder`], a [`schedule`](crate::schedule), or [`Plan::from_json`].
+/// A schedule for all ranks. Build one with [`PlanBuilder`] or a [`schedule`](crate::schedule).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// Name of the schedule.

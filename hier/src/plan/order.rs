@@ -1,10 +1,10 @@
 //! The order in which a plan combines operands.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use strum::{Display, IntoStaticStr};
 
 /// The order of operands in a reduction, from the strictest to the weakest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Display, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Display, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Order {

@@ -1,22 +1,16 @@
 //! The vocabulary of plans: blocks, operand sides, and the five kinds of step.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use smallvec::SmallVec;
 
 /// Half-open range of blocks `[first, end)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "(u32, u32)", into = "(u32, u32)")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(into = "(u32, u32)")]
 pub struct BlockRange {
     /// First block.
     pub first: u32,
     /// One past the last block.
     pub end: u32,
-}
-
-impl From<(u32, u32)> for BlockRange {
-    fn from((first, end): (u32, u32)) -> Self {
-        Self { first, end }
-    }
 }
 
 impl From<BlockRange> for (u32, u32) {
@@ -26,7 +20,7 @@ impl From<BlockRange> for (u32, u32) {
 }
 
 /// A set of blocks as ascending, disjoint, non-touching runs. Most messages have one or two.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Blocks(SmallVec<[BlockRange; 2]>);
 
@@ -101,7 +95,7 @@ impl std::fmt::Display for Blocks {
 }
 
 /// The side of the incoming operand: `Left` is incoming ⊕ target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// target := incoming ⊕ target

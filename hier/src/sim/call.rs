@@ -61,6 +61,16 @@ pub enum PlanSource<'a> {
     Lazy(&'a LazyPlan),
 }
 
+impl<'a> PlanSource<'a> {
+    /// The plan, or what is known of it before its steps are made.
+    pub fn header(self) -> &'a Plan {
+        match self {
+            PlanSource::Whole(plan) => plan,
+            PlanSource::Lazy(lazy) => lazy.header(),
+        }
+    }
+}
+
 impl<'a> From<&'a Plan> for PlanSource<'a> {
     fn from(plan: &'a Plan) -> Self {
         PlanSource::Whole(plan)

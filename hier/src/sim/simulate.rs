@@ -20,12 +20,8 @@ pub fn simulate<'a>(
     call: &Call,
 ) -> Result<Timeline, PlanError> {
     let source = source.into();
-    let header = match source {
-        PlanSource::Whole(plan) => plan,
-        PlanSource::Lazy(lazy) => lazy.header(),
-    };
     checked_machine(machine, call)?;
-    let arrivals = times(header.ranks(), call.arrivals_s)?;
+    let arrivals = times(source.header().ranks(), call.arrivals_s)?;
     match (source, network) {
         (PlanSource::Lazy(_), Some(_)) => {
             Err(bad("network", "a plan made round by round", "a whole plan, as flows of several rounds meet"))
@@ -41,8 +37,8 @@ pub fn simulate<'a>(
             Ok(run.finish())
         }
         (PlanSource::Lazy(lazy), None) => {
-            let mut run = RoundSimulation::new(header, machine, call, arrivals);
-            let (mut first, end) = (-1, header.rounds as i32);
+            let mut run = RoundSimulation::new(lazy.header(), machine, call, arrivals);
+            let (mut first, end) = (-1, lazy.header().rounds as i32);
             while first < end {
                 let next = end.min(first + lazy.rounds_at_once() as i32);
                 let plan = lazy.window(first, next)?;

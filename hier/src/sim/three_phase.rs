@@ -54,10 +54,7 @@ impl ThreePhase<'_> {
         checked_machine(machine, call)?;
         let arrivals_s = times(self.ranks, call.arrivals_s)?;
         let nodes: Vec<&[f64]> = arrivals_s.chunks(machine.ranks_per_node).collect();
-        let ends = match self.exchange {
-            PlanSource::Whole(plan) => plan.ranks(),
-            PlanSource::Lazy(lazy) => lazy.header().ranks(),
-        };
+        let ends = self.exchange.header().ranks();
         if ends != nodes.len() {
             return Err(bad(
                 "exchange",

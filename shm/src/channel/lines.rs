@@ -8,16 +8,13 @@ pub const INLINE_BYTES: usize = 96;
 /// Words of an error's details.
 pub const DETAILS: usize = 12;
 
-/// Header of a packet: three words that the ring does not interpret, and the bytes of its payload.
-pub type PacketHeader = [u64; 4];
-
 /// One slot of a ring. Writer: the ring's producer, while the slot is free.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct SlotLine {
     /// One more than the number of the packet in it, counted from 0 over the life of the ring. Stored last.
     pub sequence: AtomicU64,
-    /// [`PacketHeader`], ordered by `sequence`; the bytes of the payload in 32 bits.
+    /// Header of the packet, ordered by `sequence`: two words that the ring does not interpret, and the bytes of the payload.
     pub header: [AtomicU64; 3],
     /// Payload of up to [`INLINE_BYTES`] bytes, ordered by `sequence`; longer ones lie in the slot's part of the arena.
     #[cfg(not(earlybird_loom))]

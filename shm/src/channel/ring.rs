@@ -4,7 +4,7 @@
 //! sequence number; the consumer waits for exactly the number of its next packet, so a full slot of the previous round reads
 //! as empty. A small packet is one cache line: sequence, header and payload together.
 
-use super::lines::{BellLine, PacketHeader, SlotLine};
+use super::lines::{BellLine, SlotLine};
 use crate::sync::{AtomicU64, Ordering, SyncPoint, futex};
 use core::time::Duration;
 
@@ -149,14 +149,4 @@ pub fn sleep<B: RingBoard>(board: &B, rank: usize, look: impl FnOnce() -> bool) 
         futex::wait(&bell.event, seen, board.most_sleep());
     }
     bell.sleepers.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Packs a header: three words, of which the last carries the bytes of the payload in its low half.
-pub fn pack(header: PacketHeader) -> [u64; 3] {
-    [header[0], header[1], header[2] << 32 | header[3] & 0xffff_ffff]
-}
-
-/// Unpacks a header.
-pub fn unpack(words: [u64; 3]) -> PacketHeader {
-    [words[0], words[1], words[2] >> 32, words[2] & 0xffff_ffff]
 }

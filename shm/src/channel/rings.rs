@@ -2,7 +2,7 @@
 
 use super::fault::{CallDescription, Fault, FaultRecord};
 use super::layout::RingLayout;
-use super::lines::{DETAILS, PacketHeader};
+use super::lines::DETAILS;
 use super::mapped::MappedRings;
 use super::ring::{self, Incoming, Outgoing, RankPair};
 use super::wait_state::WaitState;
@@ -190,15 +190,14 @@ impl Rings {
         self.board.packet_bytes()
     }
 
-    /// Sends a packet of `bytes` bytes to `to`, filled by `write`, if there is room for it. `header` holds 64, 64 and 32
-    /// bits that go with it.
+    /// Sends a packet of `bytes` bytes to `to`, filled by `write`, if there is room for it. `header` goes with it.
     ///
     /// # Errors
     /// [`Error::NoSpace`] on the first use of a ring; [`Error::Usage`] for a rank or a size that cannot be.
     pub fn send(
         &mut self,
         to: usize,
-        header: [u64; 3],
+        header: [u64; 2],
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Error> {
@@ -216,8 +215,7 @@ impl Rings {
         if self.without_room[to] {
             return Ok(false);
         }
-        let words = ring::pack([header[0], header[1], header[2], bytes as u64]);
-        self.board.send(end, pair, words, bytes, write);
+        self.board.send(end, pair, [header[0], header[1], bytes as u64], bytes, write);
         self.counts.moved();
         ring::announce(&self.board, to);
         Ok(true)
@@ -227,7 +225,7 @@ impl Rings {
     ///
     /// # Errors
     /// The errors of [`Rings::send`]; [`Error::Poisoned`] for a packet that no healthy rank sends.
-    pub fn receive(&mut self, from: usize, take: impl FnOnce([u64; 3], &[u8]) -> bool) -> Result<bool, Error> {
+    pub fn receive(&mut self, from: usize, take: impl FnOnce([u64; 2], &[u8]) -> bool) -> Result<bool, Error> {
         let pair = self.pair(from, self.rank)?;
         if self.incoming[from].is_none() {
             self.open(pair)?;
@@ -238,12 +236,12 @@ impl Rings {
         if self.without_packet[from] {
             return Ok(false);
         }
-        let [a, b, c, bytes]: PacketHeader = ring::unpack(end.header(&self.board, pair));
+        let [a, b, bytes] = end.header(&self.board, pair);
         let bytes = bytes as usize;
         if bytes > self.board.packet_bytes() {
             return Err(self.raise(Fault::Corrupt));
         }
-        let acknowledged = self.board.take(end, pair, bytes, |payload| take([a, b, c], payload));
+        let acknowledged = self.board.take(end, pair, bytes, |payload| take([a, b], payload));
         if acknowledged {
             self.counts.moved();
             ring::announce(&self.board, from);

@@ -18,8 +18,8 @@ const PERIOD: usize = 61;
 
 /// An element type that can hold the values.
 pub trait Value: Element {
-    /// The measured reduction operator: the sum, where the type has one.
-    const OP: Op = Op::Sum;
+    /// The measured reduction operator.
+    const OP: Op = op(Self::DTYPE);
 
     /// The type's own form of a small integer: integers wrap, half types round.
     fn from_small(value: u16) -> Self;
@@ -47,8 +47,6 @@ values! {
 }
 
 impl Value for bool {
-    const OP: Op = Op::LogicalXor;
-
     /// True for odd values: the exclusive or of all is true where an odd number of contributions is.
     fn from_small(value: u16) -> Self {
         value & 1 == 1
@@ -58,8 +56,6 @@ impl Value for bool {
 macro_rules! indexed {
     ($($value:ty, $index:ty;)*) => {$(
         impl Value for Indexed<$value, $index> {
-            const OP: Op = Op::MaxIndex;
-
             fn from_small(value: u16) -> Self {
                 Indexed { value: value.into(), index: value.into() }
             }
@@ -71,10 +67,10 @@ macro_rules! indexed {
 }
 indexed! { i32, i32; i64, i64; f32, i32; f64, i64; }
 
-/// The reduction operator that is measured with elements of this type.
-pub fn op(dtype: DType) -> Op {
+/// The reduction operator that is measured with elements of this type: the sum, where it has one.
+pub const fn op(dtype: DType) -> Op {
     match dtype {
-        DType::Bool => bool::OP,
+        DType::Bool => Op::LogicalXor,
         DType::IndexedI32 | DType::IndexedI64 | DType::IndexedF32 | DType::IndexedF64 => Op::MaxIndex,
         _ => Op::Sum,
     }

@@ -194,10 +194,7 @@ impl Made {
     }
 
     fn parameters(&self) -> String {
-        match self {
-            Made::Whole(plan) => parameters(plan),
-            Made::Lazy(lazy) => parameters(lazy.header()),
-        }
+        parameters(self.source().header())
     }
 }
 

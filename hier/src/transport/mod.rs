@@ -1,3 +1,0 @@
-//! Transports that need no network.
-
-pub mod threads;
