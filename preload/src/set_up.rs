@@ -7,7 +7,7 @@ use crate::abi::{self, Handle, constants, query};
 use crate::handles::PredefinedHandles;
 use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::messages::PrivateComm;
-use crate::selection::Selection;
+use crate::selection::{Measured, Selection};
 use crate::summary::{self, ForwardReason, SetUp};
 use crate::{progress, retired, settings, stderr, waits};
 use earlybird::messages::Layout;
@@ -105,9 +105,13 @@ fn take_over_or_begin(comm: Handle) -> Result<Arc<CommEntry>, ForwardReason> {
     match joined {
         Ok(comm) if all.iter().all(|joined| joined.is_done) => {
             summary::count_set_up(how);
-            let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
-            let selection = Selection::new(&config.carriers, is_measured);
-            let starts_calls = one_node && all.iter().all(|joined| joined.starts_calls);
+            let measured = match one_node {
+                false => Measured::SeveralNodes,
+                true if size == 2 && all.iter().all(|joined| joined.has_cpu) => Measured::TwoRanks,
+                true => Measured::Nowhere,
+            };
+            let selection = Selection::new(&config.carriers, measured);
+            let starts_calls = all.iter().all(|joined| joined.starts_calls);
             let (handles, has_failed) = (handles(), AtomicBool::new(false));
             let type_ops = &handles.type_ops;
             let comm = InterceptedComm {
