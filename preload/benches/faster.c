@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { OPERATIONS = 22, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
+enum { OPERATIONS = 23, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
 static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter-block", "gather",
                                      "gatherv", "scatter", "scatterv", "allgatherv", "alltoall", "alltoallv", "reduce-scatter",
-                                     "iallreduce", "ireduce", "ibroadcast", "ibarrier", "iallgather", "ialltoall", "ireduce-scatter-block",
+                                     "iallreduce", "ireduce", "ibroadcast", "ibarrier", "iallgather", "ialltoall", "ialltoallv", "ireduce-scatter-block",
                                      "communicator" };
 static float *in, *out;
 static int counts[RANKS], places[RANKS];
@@ -53,7 +53,8 @@ static void call(int operation, int which, int n, int rank, int size)
     case 17: EITHER(Ibarrier, MPI_COMM_WORLD, &request); break;
     case 18: EITHER(Iallgather, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
     case 19: EITHER(Ialltoall, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
-    case 20: EITHER(Ireduce_scatter_block, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request); break;
+    case 20: EITHER(Ialltoallv, in, pairs, places, MPI_FLOAT, out, pairs, places, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
+    case 21: EITHER(Ireduce_scatter_block, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request); break;
     default: {
         MPI_Comm comm;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -80,6 +81,7 @@ int main(int argc, char **argv)
     unsigned seed = 7 + rank;
     static const int made[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 1024 };
     static const int bytes[] = { 8, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, LARGEST };
+    MPI_Barrier(MPI_COMM_WORLD); /* sets up the communicator, which a non-blocking call does not */
     if (rank == 0) printf("operation,bytes,ranks,ours_us,mpi_us,ratio\n");
     for (int operation = 0; operation < OPERATIONS; operation++)
         for (int s = 0; s < SIZES; s++) {

@@ -13,9 +13,19 @@ pub struct Selection {
 
 type Ranges = Vec<(Carrier, u64, u64)>;
 
-/// Sizes of a block, first and last, at which MPI was measured to be faster, on two ranks of one node with a CPU each. Other
-/// cases were not measured, or MPI was slower.
-const MEASURED: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
+/// The measurements that apply to a communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// Those of two ranks of one node with a CPU each.
+    TwoRanks,
+    /// Those of several nodes.
+    SeveralNodes,
+    Nowhere,
+}
+
+/// Sizes of a block, first and last, at which MPI was measured to be faster on two ranks of one node with a CPU each. Other cases of one
+/// node were not measured, or MPI was slower.
+const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[
         // Waited for at once; beside a computation neither is faster.
         (MpiFunction::Ireduce, 0, 2 << 10),
@@ -38,15 +48,39 @@ const MEASURED: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     ]
 };
 
+/// Such sizes on several nodes, of non-blocking calls on two hosts of two ranks each. Other calls and MPICH were not measured there.
+const SEVERAL_NODES: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
+    &[
+        (MpiFunction::Ireduce, 0, 8),
+        (MpiFunction::Ibcast, 0, 4 << 10),
+        (MpiFunction::Ibarrier, 0, u64::MAX),
+        (MpiFunction::Iallgather, 0, 32 << 10),
+        (MpiFunction::Ialltoall, 0, u64::MAX),
+        (MpiFunction::Ialltoallv, 0, u64::MAX),
+        (MpiFunction::Ialltoallw, 0, u64::MAX),
+    ]
+} else {
+    &[]
+};
+
+impl Measured {
+    /// Functions, and the sizes of a block, first and last, at which MPI was measured to be faster.
+    const fn faster_by_mpi(self) -> &'static [(MpiFunction, u64, u64)] {
+        match self {
+            Measured::TwoRanks => TWO_RANKS,
+            Measured::SeveralNodes => SEVERAL_NODES,
+            Measured::Nowhere => &[],
+        }
+    }
+}
+
 impl Selection {
-    /// `is_measured`: whether the measurements apply to the communicator.
-    pub fn new(configured: &Carriers, is_measured: bool) -> Selection {
+    /// The selection by settings, which precede what was measured.
+    pub fn new(configured: &Carriers, measured: Measured) -> Selection {
         let ranges = MpiFunction::ALL.map(|call| -> Ranges {
-            let measured = MEASURED.iter().filter(|(of, ..)| is_measured && *of == call);
-            configured
-                .of(call.collective())
-                .chain(measured.map(|(_, first, last)| (Carrier::Mpi, *first, *last)))
-                .collect()
+            let measured = measured.faster_by_mpi().iter().filter(|(of, ..)| *of == call);
+            let measured = measured.map(|(_, first, last)| (Carrier::Mpi, *first, *last));
+            configured.of(call.collective()).chain(measured).collect()
         });
         let has_ranges = MpiFunction::ALL.iter().filter(|call| !ranges[**call as usize].is_empty());
         Selection { has_ranges: has_ranges.map(|call| 1u64 << *call as u32).sum(), ranges: Box::new(ranges) }
@@ -79,9 +113,9 @@ mod tests {
 
     #[test]
     fn settings_precede_measurements() {
-        let selection = |setting: &str, is_measured| Selection::new(&Interpose::read(setting).unwrap().1, is_measured);
-        for is_measured in [false, true] {
-            let selection = selection("on,reduce=mpi:8-1Ki,broadcast=earlybird,barrier=mpi", is_measured);
+        let selection = |setting: &str, measured| Selection::new(&Interpose::read(setting).unwrap().1, measured);
+        for measured in [Measured::Nowhere, Measured::TwoRanks, Measured::SeveralNodes] {
+            let selection = selection("on,reduce=mpi:8-1Ki,broadcast=earlybird,barrier=mpi", measured);
             let of_reduce =
                 [7, 8, 1 << 10, (1 << 10) + 1].map(|bytes| selection.prefers_mpi(MpiFunction::Reduce, bytes));
             assert_eq!(of_reduce, [false, true, true, false]);
@@ -93,18 +127,20 @@ mod tests {
                 selection.prefers_mpi(MpiFunction::Barrier, 0) && !selection.prefers_mpi(MpiFunction::Bcast, 64 << 10)
             );
         }
-        for (call, first, last) in MEASURED {
-            let all = format!("{}=earlybird", call.collective().name());
-            for bytes in [*first as usize, *last as usize] {
-                assert!(
-                    selection("on", true).prefers_mpi(*call, bytes)
-                        && !selection("on", false).prefers_mpi(*call, bytes)
-                );
-                assert!(!selection(&all, true).prefers_mpi(*call, bytes), "{call:?}");
+        for measured in [Measured::TwoRanks, Measured::SeveralNodes] {
+            for &(call, first, last) in measured.faster_by_mpi() {
+                let all = format!("{}=earlybird", call.collective().name());
+                for bytes in [first as usize, last as usize] {
+                    assert!(
+                        selection("on", measured).prefers_mpi(call, bytes)
+                            && !selection("on", Measured::Nowhere).prefers_mpi(call, bytes)
+                    );
+                    assert!(!selection(&all, measured).prefers_mpi(call, bytes), "{call:?}");
+                }
+                let is_every_size = (first, last) == (0, u64::MAX);
+                assert_eq!(selection("on", measured).always_prefers_mpi(call), is_every_size);
+                assert!(first == 0 || !selection("on", measured).prefers_mpi(call, first as usize - 1));
             }
-            let is_every_size = (*first, *last) == (0, u64::MAX);
-            assert_eq!(selection("on", true).always_prefers_mpi(*call), is_every_size);
-            assert!(*first == 0 || !selection("on", true).prefers_mpi(*call, *first as usize - 1));
         }
     }
 }

@@ -7,16 +7,14 @@ use crate::abi::{self, Handle, constants, query};
 use crate::handles::PredefinedHandles;
 use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::messages::PrivateComm;
-use crate::selection::Selection;
+use crate::selection::{Measured, Selection};
 use crate::summary::{self, ForwardReason, SetUp};
 use crate::{progress, retired, settings, stderr, waits};
-use earlybird::messages::Layout;
+use earlybird::messages::{Layout, node_name};
 use earlybird::trace::TracedProcess;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
 use std::ffi::c_int;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -105,9 +103,13 @@ fn take_over_or_begin(comm: Handle) -> Result<Arc<CommEntry>, ForwardReason> {
     match joined {
         Ok(comm) if all.iter().all(|joined| joined.is_done) => {
             summary::count_set_up(how);
-            let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
-            let selection = Selection::new(&config.carriers, is_measured);
-            let starts_calls = one_node && all.iter().all(|joined| joined.starts_calls);
+            let measured = match one_node {
+                false => Measured::SeveralNodes,
+                true if size == 2 && all.iter().all(|joined| joined.has_cpu) => Measured::TwoRanks,
+                true => Measured::Nowhere,
+            };
+            let selection = Selection::new(&config.carriers, measured);
+            let starts_calls = all.iter().all(|joined| joined.starts_calls);
             let (handles, has_failed) = (handles(), AtomicBool::new(false));
             let type_ops = &handles.type_ops;
             let comm = InterceptedComm {
@@ -250,13 +252,19 @@ impl RankInfo {
         static SET_UPS: AtomicU64 = AtomicU64::new(0);
         let facts = FACTS.get_or_init(|| {
             let process_key = random();
+            let node = node_name(config.dir.as_deref()).inspect_err(|error| {
+                stderr::print(&format!(
+                    "earlybird: the calls of this process are forwarded to MPI: {} {error}",
+                    error.code()
+                ));
+            });
             RankInfo {
-                host: host(config),
+                host: node.as_ref().map_or(0, settings::hash),
                 node: virtual_node(config),
                 settings: settings::digest(),
                 process_key: process_key.unwrap_or_default(),
                 process: std::process::id(),
-                is_able: process_key.is_some(),
+                is_able: process_key.is_some() && node.is_ok(),
                 ..RankInfo::default()
             }
         });
@@ -367,17 +375,6 @@ fn rank_in_the_world() -> (usize, usize) {
     abi::rank_and_size(constants().world).unwrap_or((0, 0))
 }
 
-/// Returns a number that is equal for processes that can share memory: of one kernel, and of one network namespace or file system
-/// for the rendezvous.
-fn host(config: &Config) -> u64 {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let place = match config.dir.as_deref() {
-        Some(dir) => dir.ancestors().find_map(|part| std::fs::metadata(part).ok()).map(|data| data.dev()),
-        None => std::fs::metadata(Path::new("/proc/self/ns/net")).ok().map(|data| data.ino()),
-    };
-    settings::hash(&(boot, place.unwrap_or(0)))
-}
-
 /// Returns a random number.
 fn random() -> Option<u64> {
     let mut bytes = [0; 8];
@@ -388,18 +385,6 @@ fn random() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_known_by_its_kernel_and_file_system() {
-        let at = |dir: Option<&str>| {
-            let mut config = Config::default();
-            config.dir = dir.map(Into::into);
-            host(&config)
-        };
-        assert_eq!(at(Some("/dev/shm")), at(Some("/dev/shm/not/there/yet")));
-        assert_ne!(at(Some("/dev/shm")), at(Some("/proc")));
-        assert_eq!(at(None), at(None));
-    }
 
     #[test]
     fn nodes_are_hosts_and_virtual_nodes_and_one_rank_each_is_nothing_to_share() {

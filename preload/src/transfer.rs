@@ -188,6 +188,7 @@ pub unsafe fn carry_out(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::selection::Measured;
     use earlybird::Interpose;
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!(unequal.counted(), 9);
         let pairs = BlockBytes::PerPair(Box::new([[1, 2].into(), [3, 4].into()]));
         assert_eq!(pairs.counted(), 3);
-        let selection = |given| Selection::new(&Interpose::read(given).unwrap().1, false);
+        let selection = |given| Selection::new(&Interpose::read(given).unwrap().1, Measured::Nowhere);
         let (some, all) = (selection("alltoall=mpi:2-"), selection("alltoall=mpi"));
         for (bytes, by_size) in [(unequal, true), (pairs, false)] {
             assert_eq!(bytes.prefer_mpi(MpiFunction::Alltoallv, &some), by_size);

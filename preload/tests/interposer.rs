@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{MPI, Program, RANKS, has_mpi, intercepted};
+use support::{MPI, NODES, Program, RANKS, has_mpi, intercepted};
 
 #[test]
 fn every_type_and_operator_of_allreduce() {
@@ -263,25 +263,25 @@ fn non_blocking_calls_are_made_among_others_and_wait_for_no_other_rank() {
         return;
     }
     let program = Program::compile("non_blocking.c");
-    for &ranks in RANKS {
-        let said = program.is_right(ranks, &["first"]);
+    let are_intercepted = |said: String| {
         for name in NON_BLOCKING {
-            let count = intercepted(&said, &format!("MPI_{name} "));
-            assert!(count > 30, "{name}: {said}");
+            assert!(intercepted(&said, &format!("MPI_{name} ")) > 30, "{name}: {said}");
         }
+        said
+    };
+    for &ranks in RANKS {
+        let said = are_intercepted(program.is_right(ranks, &["first"]));
         assert!(said.contains("forwarded to MPI: 1 (4 B) a first call of a communicator"), "{said}");
         program.is_right_with(ranks, &["intercepted"], &[]);
     }
-    // MPI makes the calls of several nodes, and those of a program whose threads may be inside MPI at once.
-    for vars in [[("EARLYBIRD_RANKS_PER_NODE", "2,1")], [("OMPI_MPI_THREAD_LEVEL", "3")]] {
-        if MPI == "openmpi" {
-            let said = program.is_right_with(3, &[], &vars);
-            assert!(intercepted(&said, "MPI_Iallreduce ") == 0, "{said}");
-            assert!(
-                intercepted(&said, "MPI_Allreduce ") > 0 && said.contains("of a kind that MPI alone makes"),
-                "{said}"
-            );
-        }
+    for &(ranks, nodes) in NODES {
+        are_intercepted(program.is_right_with(ranks, &["intercepted"], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]));
+    }
+    // MPI makes the calls of a program whose threads may be inside MPI at once.
+    if MPI == "openmpi" {
+        let said = program.is_right_with(3, &[], &[("OMPI_MPI_THREAD_LEVEL", "3")]);
+        assert!(intercepted(&said, "MPI_Iallreduce ") == 0 && intercepted(&said, "MPI_Allreduce ") > 0, "{said}");
+        assert!(said.contains("of a kind that MPI alone makes"), "{said}");
     }
 }
 
@@ -291,15 +291,17 @@ fn an_error_of_a_non_blocking_call_reaches_the_program() {
         return;
     }
     let program = Program::compile("non_blocking_errors.c");
-    for handler in ["return", "function"] {
-        let outcome =
-            program.run(2, true, &[handler], &[("EARLYBIRD_INTERPOSE", "on,from-call=1,allreduce=earlybird")]);
-        assert_eq!((outcome.code, outcome.said.matches(" right").count()), (Some(0), 2), "{handler}: {outcome:?}");
-        assert!(outcome.said.contains("earlybird: MPI_Iallreduce: EB_MISMATCH"), "{outcome:?}");
+    for (ranks, nodes) in [(2, "2"), (3, "2,1"), (3, "1,2")] {
+        let vars = [("EARLYBIRD_INTERPOSE", "on,from-call=1,allreduce=earlybird"), ("EARLYBIRD_RANKS_PER_NODE", nodes)];
+        for handler in ["return", "function"] {
+            let outcome = program.run(ranks, true, &[handler], &vars);
+            assert_eq!((outcome.code, outcome.said.matches(" right").count()), (Some(0), ranks), "{outcome:?}");
+            assert!(outcome.said.contains("earlybird: MPI_Iallreduce: EB_MISMATCH"), "{outcome:?}");
+        }
+        let outcome = program.run(ranks, true, &["fatal"], &vars);
+        let ended = outcome.code != Some(0) && outcome.code != Some(124) && !outcome.said.contains("right");
+        assert!(ended && outcome.said.contains("EB_MISMATCH"), "{outcome:?}");
     }
-    let outcome = program.run(2, true, &["fatal"], &[("EARLYBIRD_INTERPOSE", "on,from-call=1,allreduce=earlybird")]);
-    let ended = outcome.code != Some(0) && outcome.code != Some(124) && !outcome.said.contains("right");
-    assert!(ended && outcome.said.contains("EB_MISMATCH"), "{outcome:?}");
 }
 
 #[test]
@@ -316,9 +318,12 @@ fn persistent_calls_are_started_again_and_again() {
         if MPI == "openmpi" {
             program.is_right(ranks, &[]);
         }
-        let said = program.is_right_with(ranks, &["library"], &[]);
+    }
+    let on_one_node = RANKS.iter().map(|&ranks| (ranks, ranks.to_string()));
+    for (ranks, nodes) in on_one_node.chain(NODES.iter().map(|(ranks, nodes)| (*ranks, nodes.to_string()))) {
+        let said = program.is_right_with(ranks, &["library"], &[("EARLYBIRD_RANKS_PER_NODE", &nodes)]);
         for name in NON_BLOCKING.map(named) {
-            assert!(intercepted(&said, &format!("{name} ")) >= 5, "{name}: {said}");
+            assert!(intercepted(&said, &format!("{name} ")) >= 5, "{name} on {nodes}: {said}");
         }
     }
     let macros = ["ALLREDUCE", "BARRIER"].map(|name| format!("-D{name}_INIT={prefix}{name}_INIT"));
@@ -327,11 +332,6 @@ fn persistent_calls_are_started_again_and_again() {
         let said = program.is_right(ranks, &[]);
         assert_eq!(intercepted(&said, &format!("{prefix}Allreduce_init ")), 1, "{said}");
         assert_eq!(intercepted(&said, &format!("{prefix}Barrier_init ")), 1, "{said}");
-    }
-    // MPI makes the calls of several nodes.
-    if MPI == "openmpi" {
-        let said = Program::compile("persistent.c").is_right_with(3, &[], &[("EARLYBIRD_RANKS_PER_NODE", "2,1")]);
-        assert_eq!(intercepted(&said, "MPIX_Allreduce_init "), 0, "{said}");
     }
 }
 
@@ -399,11 +399,9 @@ fn communicators_of_several_nodes() {
     if !has_mpi() {
         return;
     }
-    // MPICH's waiting ranks spin: more of them than CPUs take minutes.
-    let nodes: &[_] = if MPI == "mpich" { &[(3, "2,1")] } else { &[(3, "2,1"), (4, "1,2,1"), (5, "2")] };
     for source in ["user_ops.c", "user_ops.f90"] {
         let program = Program::compile(source);
-        for &(ranks, nodes) in nodes {
+        for &(ranks, nodes) in NODES {
             let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
             for function in ["Allreduce", "Reduce", "Reduce_scatter_block"] {
                 assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function} on {nodes}: {said}");
@@ -412,7 +410,7 @@ fn communicators_of_several_nodes() {
         }
     }
     let program = Program::compile("blocks.c");
-    for &(ranks, nodes) in nodes {
+    for &(ranks, nodes) in NODES {
         let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
         for function in WITH_BLOCKS {
             assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{function} on {nodes}: {said}");
@@ -420,7 +418,7 @@ fn communicators_of_several_nodes() {
     }
     for source in ["collectives.c", "old.f90", "new.f90", "outstanding.c"] {
         let program = Program::compile(source);
-        for &(ranks, nodes) in nodes {
+        for &(ranks, nodes) in NODES {
             let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
             for function in ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"] {
                 let calls = intercepted(&said, &format!("MPI_{function} "));

@@ -84,6 +84,8 @@ class Listener:
     address: str
     def __init__(self, host: str) -> None: ...
 
+def node() -> str: ...
+
 class Communicator:
     rank: int
     size: int

@@ -43,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<messages::PyMessages>()?;
     module.add_class::<messages::PyTransfer>()?;
     module.add_class::<nodes::Listener>()?;
+    module.add_function(wrap_pyfunction!(nodes::node, module)?)?;
     module.add_class::<memory::Memory>()?;
     module.add_function(wrap_pyfunction!(memory::memory, module)?)?;
     module.add_class::<shared_memory::SharedMemory>()?;

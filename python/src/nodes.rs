@@ -3,7 +3,7 @@
 use crate::communicator::{PyCommunicator, configuration};
 use crate::errors::OrException;
 use crate::signals;
-use earlybird::messages::{Layout, TOKEN_BYTES, TcpMessages};
+use earlybird::messages::{Layout, TOKEN_BYTES, TcpMessages, node_name};
 use earlybird::{Communicator, Config, Error, Identity};
 use pyo3::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +33,12 @@ impl Listener {
         let (listener, address) = listening.or_exception(py)?;
         Ok(Listener { listener: Mutex::new(Some(listener)), address })
     }
+}
+
+/// Names the node of this process, which is that of all processes that it can share memory with.
+#[pyfunction]
+pub fn node(py: Python<'_>) -> PyResult<String> {
+    Config::from_env().and_then(|config| node_name(config.dir.as_deref())).or_exception(py)
 }
 
 /// A rank as it described itself to the others.

@@ -4,6 +4,7 @@
 
 mod handshake;
 mod job_transport;
+mod node;
 mod notice;
 mod tcp;
 mod transport;
@@ -11,6 +12,7 @@ mod transport;
 pub use earlybird_hier::exec::Failure;
 pub use handshake::TOKEN_BYTES;
 pub(crate) use job_transport::JobTransport;
+pub use node::node_name;
 pub use tcp::TcpMessages;
 #[doc(hidden)]
 pub use transport::{MessageOptions, MessageTransport};
@@ -20,7 +22,7 @@ use std::fmt::Debug;
 /// The placement of a job's ranks, known to all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// The ranks of every node, each rank once. The first of a node leads it.
+    /// The ranks of every node, each rank once: those that have one [`node_name`], or fewer. The first of a node leads it.
     pub nodes: Vec<Vec<usize>>,
     /// Process id and host of every rank, for errors.
     pub processes: Vec<(u32, String)>,

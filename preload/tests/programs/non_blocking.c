@@ -1,9 +1,10 @@
 /* Non-blocking collectives among messages and blocking collectives: results, every way to wait, derived types, what is freed while they are
- * under way, and progress of large ones while a rank waits for something else. */
+ * under way, and progress of large ones while a rank waits for something else or has left. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LARGE = 1 << 19, MANY = 40 };
 
@@ -180,6 +181,38 @@ static void mixed(void)
     CHECK(got == (rank + size - 1) % size);
 }
 
+/* A call under way on one communicator and a blocking call on another one, in either order. */
+static void on_two_communicators(void)
+{
+    MPI_Comm other;
+    int mine = rank, started = -1, blocking = -1;
+    MPI_Request request;
+    MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    for (int round = 0; round < 4; round++) {
+        int is_first = (rank + round) % 2;
+        if (is_first) MPI_Iallreduce(&mine, &started, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Allreduce(&mine, &blocking, 1, MPI_INT, MPI_SUM, other);
+        if (!is_first) MPI_Iallreduce(&mine, &started, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(started == sum_of(size - 1) && blocking == started);
+    }
+    MPI_Comm_free(&other);
+}
+
+/* The last call: rank 0 is in MPI_Finalize before the others have started it, or waited for it. */
+static void leaves_early(void)
+{
+    int *data = malloc(4L * LARGE);
+    MPI_Request request;
+    for (int i = 0; i < LARGE; i++) data[i] = rank ? -1 : i;
+    usleep(30000 * rank);
+    MPI_Ibcast(data, LARGE, MPI_INT, 0, MPI_COMM_WORLD, &request);
+    if (rank) usleep(30000 * (size - rank));
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    for (int i = 0; i < LARGE; i++) CHECK(data[i] == i);
+    free(data);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -196,8 +229,9 @@ int main(int argc, char **argv)
     int sizes[] = { 1, 5, 26, 27, 3000, 70000 };
     for (int i = 0; i < 6; i++)
         for (int round = 0; round < (sizes[i] > 1000 ? 1 : 10); round++) every_function(MPI_COMM_WORLD, sizes[i], (i + round) % size);
-    for (int round = 0; round < 20; round++) in_place(MPI_COMM_WORLD), mixed(), many();
+    for (int round = 0; round < 20; round++) in_place(MPI_COMM_WORLD), mixed(), many(), on_two_communicators();
     for (int round = 0; round < 5; round++) derived(), waits_elsewhere(10), waits_elsewhere(LARGE);
+    leaves_early();
     MPI_Finalize();
     if (wrong) printf("rank %d: %d wrong\n", rank, wrong);
     else printf("rank %d right\n", rank);

@@ -11,6 +11,11 @@ pub const MPI: &str = env!("PRELOAD_MPI");
 /// Ranks to test with. MPICH's waiting ranks spin, and more of them than CPUs take minutes.
 pub const RANKS: &[usize] = if MPI.as_bytes()[0] == b'o' { &[2, 3, 5] } else { &[2] };
 
+/// Ranks and virtual nodes to test with, as of `RANKS`.
+#[allow(dead_code)] // not every test has several nodes
+pub const NODES: &[(usize, &str)] =
+    if MPI.as_bytes()[0] == b'o' { &[(3, "2,1"), (4, "1,2,1"), (5, "2")] } else { &[(3, "2,1")] };
+
 /// Returns whether there is an MPI to test with; says loudly if not.
 pub fn has_mpi() -> bool {
     if MPI == "none" {

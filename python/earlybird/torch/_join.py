@@ -7,9 +7,9 @@ import os
 import secrets
 import socket
 import struct
-from pathlib import Path
 
 from .. import _native
+from .._native import node
 
 # The request of Linux for the address of an interface, from <linux/sockios.h>, and the offset of the address in the answer.
 _SIOCGIFADDR, _ADDRESS_AT = 0x8915, 20
@@ -19,16 +19,6 @@ def machine():
     """Names the machine of this process by the boot of its kernel."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
-
-
-def node():
-    """Names the node of this process: processes of one kernel share memory where they can meet, in one network namespace, or in the
-    EARLYBIRD_DIR of one file system."""
-    directory = os.environ.get("EARLYBIRD_DIR")
-    if not directory:
-        return f"{machine()}/{os.stat('/proc/self/ns/net').st_ino}"
-    place = next(place for place in (Path(directory), *Path(directory).parents) if place.exists())
-    return f"{machine()}/{place.stat().st_dev}"
 
 
 def join(store, rank, size, timeout):
