@@ -16,7 +16,7 @@ pub struct Thresholds {
     pub flat_bytes: usize,
     /// Largest message that `leader` carries, bytes; above it `chain` runs (in arrival order).
     pub leader_bytes: usize,
-    /// Smallest allreduce or reduce by rank that `slices` carries, bytes; below it `leader` and `flat` do.
+    /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
     pub slices_bytes: usize,
     /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
     pub all_gather_single_copy_bytes: usize,
@@ -74,6 +74,7 @@ impl Thresholds {
         in_rank_order: bool,
     ) -> (Algorithm, SelectionRule) {
         let has = collective.traits().algorithms;
+        let leader_bytes = if has.contains(&Algorithm::Leader) { self.leader_bytes } else { 0 };
         match requested {
             chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Requested),
             _ if has.contains(&Algorithm::SingleCopy) => {
@@ -94,17 +95,13 @@ impl Thresholds {
                 false => (Algorithm::Chain, SelectionRule::Above(BROADCAST_FLAT_BYTES)),
             },
             // In rank order a chain would stall behind a late low rank; deposits do not.
+            _ if in_rank_order && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::RankOrder),
             _ if in_rank_order && bytes >= self.slices_bytes => {
                 (Algorithm::Slices, SelectionRule::RankOrderFrom(self.slices_bytes))
             }
-            _ if in_rank_order => {
-                let below = if has.contains(&Algorithm::Leader) { Algorithm::Leader } else { Algorithm::Flat };
-                (below, SelectionRule::RankOrderBelow(self.slices_bytes))
-            }
-            _ if bytes <= self.leader_bytes && has.contains(&Algorithm::Leader) => {
-                (Algorithm::Leader, SelectionRule::UpTo(self.leader_bytes))
-            }
-            _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(self.leader_bytes))),
+            _ if in_rank_order => (Algorithm::Leader, SelectionRule::RankOrderBelow(self.slices_bytes)),
+            _ if bytes <= leader_bytes => (Algorithm::Leader, SelectionRule::UpTo(leader_bytes)),
+            _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(leader_bytes))),
         }
     }
 }
@@ -124,6 +121,8 @@ pub enum SelectionRule {
     Below(usize),
     /// Blocks of so many bytes and more take it.
     From(usize),
+    /// Folding in rank order takes it.
+    RankOrder,
     /// Folding in rank order takes it from so many bytes on.
     RankOrderFrom(usize),
     /// Folding in rank order takes it below so many bytes.
@@ -140,6 +139,7 @@ impl fmt::Display for SelectionRule {
             SelectionRule::Below(usize::MAX) => f.write_str("blocks of any size"),
             SelectionRule::Below(bytes) => write!(f, "blocks of less than {bytes} bytes"),
             SelectionRule::From(bytes) => write!(f, "blocks of {bytes} bytes and more"),
+            SelectionRule::RankOrder => f.write_str("folding in rank order"),
             SelectionRule::RankOrderFrom(bytes) => write!(f, "folding in rank order from {bytes} bytes on"),
             SelectionRule::RankOrderBelow(bytes) => write!(f, "folding in rank order below {bytes} bytes"),
         }
@@ -150,4 +150,29 @@ impl fmt::Display for SelectionRule {
 /// in any order, and so do two operands.
 pub fn folds_in_rank_order(collective: Collective, order: FoldOrder, dtype: DType, op: Op, ranks: usize) -> bool {
     collective.traits().folds && order == FoldOrder::Rank && dtype.is_inexact(op) && ranks > 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Algorithm::{Chain, Flat, Leader, SingleCopy};
+
+    #[test]
+    fn more_ranks_than_cpus_choose_otherwise() {
+        let cases = [
+            (Collective::AllReduce, 4 << 10, [Leader, Chain]),
+            (Collective::AllReduce, (4 << 10) + 1, [Chain, Chain]),
+            (Collective::Reduce, 4 << 10, [Chain, Chain]),
+            (Collective::AllToAll, 64 << 10, [SingleCopy, Flat]),
+            (Collective::AllGather, 64 << 10, [Flat, Flat]),
+        ];
+        for (collective, bytes, expected) in cases {
+            let chosen =
+                [8, 7].map(|cpus| Thresholds::default_for(8, cpus).choose(collective, Algorithm::Auto, bytes, false));
+            assert_eq!(chosen, expected, "{} of {bytes} bytes", collective.name());
+        }
+        let above = |collective| Thresholds::default_for(8, 8).decide(collective, Algorithm::Auto, 1 << 20, false).1;
+        assert_eq!(above(Collective::AllReduce), SelectionRule::Above(4 << 10));
+        assert_eq!(above(Collective::Reduce), SelectionRule::Above(2 << 10));
+    }
 }

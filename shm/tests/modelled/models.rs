@@ -174,9 +174,6 @@ models! {
         Scenario::new(Chain, 3, ONE).of(Reduce).epochs(2);
     reduce_chain_3_directed: "reduce by chain, 3 ranks, reuse by one of them", upto(1), Some(upto(2)),
         Scenario::new(Chain, 3, ONE).of(Reduce).epochs(2).stops(0, 1).stops(2, 1);
-    reduce_slices_2: "reduce by slices, 2 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Slices, 2, ONE).of(Reduce).epochs(2);
-    reduce_slices_pieces_2: "reduce by slices, 2 chunks, 2 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 2, TWO).of(Reduce);
-    reduce_slices_3: "reduce by slices, 3 ranks, once", upto(1), Some(upto(2)), Scenario::new(Slices, 3, ONE).of(Reduce);
     reduce_flat_2: "reduce by flat, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Reduce).epochs(2);
     reduce_flat_pieces_2: "reduce by flat with 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Reduce).epochs(2);

@@ -3,8 +3,7 @@
 //! A chunk can be folded once every rank has deposited it. It is claimed by a try-lock; each rank begins with its own share and
 //! continues with unclaimed chunks of others, so a rank that computes or is preempted stops no other. Every element is folded
 //! in rank order by one rank: the same bits in every run. Cost after the last arrival: its deposit, a fold of all ranks'
-//! data shared among those present, and a copy of the result. In a reduce only the root waits and copies out; the other ranks fold
-//! what is ready, and leave.
+//! data shared among those present, and a copy of the result.
 //!
 //! [`deposit`] stores and never waits; [`complete`] does the rest by [`sweep`], which does not wait either, and [`until_more`]. A
 //! rank that has deposited is not needed any more, so the others complete while it computes.
@@ -31,12 +30,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<()
     op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
     let pieces = pieces(op);
     deposit(op, &pieces);
-    if op.call.has_result(op.me) {
-        return complete(op, &pieces);
-    }
-    let (mut folded, mut left) = (Done::default(), pieces.number);
-    while left > 0 && sweep(op, &pieces, &mut folded, &mut left) {}
-    Ok(())
+    complete(op, &pieces)
 }
 
 /// Chunks by message size: enough to share and to pipeline, none so small that claiming it costs more than folding it.
@@ -70,8 +64,8 @@ pub(super) fn complete<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) -> 
     Ok(())
 }
 
-/// Visits all chunks once, without waiting: folds those that are ready, copies out those that are final where this rank has a result
-/// of its own. Returns whether there were any.
+/// Visits all chunks once, without waiting: folds those that are ready, copies out those that are final. Returns whether there
+/// were any.
 pub(in crate::protocol) fn sweep<B: Board>(
     op: &mut Operation<'_, B>,
     pieces: &Pieces,
@@ -79,7 +73,7 @@ pub(in crate::protocol) fn sweep<B: Board>(
     left: &mut usize,
 ) -> bool {
     let (area, slot, epoch, hash, ranks) = (op.area, op.slot, op.epoch, op.hash, op.ranks);
-    let takes = op.call.has_result(op.me) && !op.call.result_is_shared();
+    let stays = op.call.result_is_shared();
     let first = op.me * pieces.number / ranks;
     let mut found = false;
     let there = deposited_by_all(op.board, slot, epoch, hash, ranks);
@@ -89,7 +83,7 @@ pub(in crate::protocol) fn sweep<B: Board>(
         }
         let ready = match is_final(op.board, area, i, epoch, ranks) {
             true => {
-                if takes {
+                if !stays {
                     op.board.read(pieces.accumulator(area, i), |sum| op.call.take(sum, pieces, i));
                 }
                 true
@@ -152,21 +146,20 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> b
     true
 }
 
-/// Folds chunk `i`, which this rank has claimed, into the accumulator and into its own result, if it has one.
+/// Folds chunk `i`, which this rank has claimed, into the accumulator and into its own result.
 fn fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) {
     let (board, call, area, ranks) = (op.board, op.call, op.area, op.ranks);
-    let takes = call.has_result(op.me);
     board.write(pieces.accumulator(area, i), |sum| {
         board.read(pieces.deposit(area, 0, i), |first| {
             board.read(pieces.deposit(area, 1, i), |second| call.add_two(sum, first, second, pieces, i));
         });
         for rank in 2..ranks {
-            board.read(pieces.deposit(area, rank, i), |next| match takes && rank + 1 == ranks {
+            board.read(pieces.deposit(area, rank, i), |next| match rank + 1 == ranks {
                 true => call.add_and_take(sum, next, pieces, i),
                 false => call.add(sum, next, pieces, i),
             });
         }
-        if takes && ranks == 2 {
+        if ranks == 2 {
             call.take(sum, pieces, i);
         }
     });
