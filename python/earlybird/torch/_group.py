@@ -4,10 +4,17 @@ The first is a `dist.ProcessGroup`: torch's own calls reach it without its dispa
 choose by the device of a tensor, as in `cpu:earlybird,cuda:nccl`.
 """
 
+import sys
+
+import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from ..errors import Unsupported
 from ._collectives import Collectives
+
+# Whether a class of Python can be one backend of several, and `create` is told of the group: so in 2.15, not yet in 2.11.
+HAS_BACKENDS_IN_PYTHON = torch.__version__ >= (2, 15)
 
 
 class ProcessGroup(Collectives, dist.ProcessGroup):
@@ -70,7 +77,13 @@ class Backend(Collectives, c10d.Backend):
 
 def create(options, _):
     """Makes the kind of group that torch asks for by these `_DistributedBackendOptions`."""
+    group = options.process_group if HAS_BACKENDS_IN_PYTHON else sys._getframe(1).f_locals["pg"]
     # The type of the group's default backend: another one's if there are several.
-    is_alone = options.process_group._get_backend_name() == "custom"
+    is_alone = group._get_backend_name() == "custom"
+    if not is_alone and not HAS_BACKENDS_IN_PYTHON:
+        raise Unsupported(
+            f"torch {torch.__version__} does not take earlybird as one backend of several; use torch 2.15 or newer, or "
+            'init_process_group("earlybird"), which takes tensors of the CPU and of CUDA'
+        )
     kind = ProcessGroup if is_alone else Backend
     return kind(options.store, options.group_rank, options.group_size, options.timeout)

@@ -59,12 +59,9 @@ class Cuda(Staging):
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             for to, source in pairs:
-                on_device = to if to.is_cuda else source
-                if on_device.device != self._device:
-                    raise Unsupported(f"tensors on {on_device.device} and {self._device} in one call; give tensors of one device")
                 to.copy_(source, non_blocking=True)
-                # Its memory may be released before the copy is made.
-                on_device.record_stream(self._stream)
+                # The memory of the tensor on the device may be released before the copy is made.
+                (to if to.is_cuda else source).record_stream(self._stream)
 
     def finish(self):
         self._stream.synchronize()
@@ -98,6 +95,14 @@ def staging(tensor):
     if device not in _of_devices:
         _of_devices[device] = Cuda(device)
     return _of_devices[device]
+
+
+def staging_of(tensors):
+    """The copies for a list of tensors, which are copied together."""
+    found = {tensor.device for tensor in tensors}
+    if len(found) > 1:
+        raise Unsupported(f"a list of tensors on {' and '.join(sorted(map(str, found)))}; give tensors of one device")
+    return staging(tensors[0])
 
 
 def devices(tensors):
