@@ -245,7 +245,19 @@ def test_monitored_barrier(rank, size):
         dist.monitored_barrier(timeout=timedelta(seconds=60))
 
 
+def join_anew():
+    """Makes a group of fewer ranks and one of all, which torch gives the same name as the first group is gone."""
+    for count in (1, None):
+        dist.init_process_group("earlybird", timeout=timedelta(seconds=60))
+        group = dist.new_group(None if count is None else list(range(count)))
+        if count is None or dist.get_rank() < count:
+            dist.all_reduce(tensor := torch.ones(1), group=group)
+            assert tensor.item() == (count or dist.get_world_size())
+        dist.destroy_process_group()
+
+
 def main():
+    join_anew()
     # Alone, joined anew, and as one backend of several.
     for backend in ["earlybird", "earlybird", "cpu:earlybird,cuda:gloo"]:
         if not cases.start(backend):
