@@ -1,4 +1,4 @@
-"""The collectives by the names and arguments of torch 2.15, under its new and its old names: what a process group does."""
+"""The collectives by the names and arguments of torch, under the new ones of 2.15 and the old ones: what a process group does."""
 
 import os
 import threading

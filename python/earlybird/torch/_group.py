@@ -6,15 +6,11 @@ choose by the device of a tensor, as in `cpu:earlybird,cuda:nccl`.
 
 import sys
 
-import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from ..errors import Unsupported
+from . import _version
 from ._collectives import Collectives
-
-# Whether a class of Python can be one backend of several, and `create` is told of the group: so in 2.15, not yet in 2.11.
-HAS_BACKENDS_IN_PYTHON = torch.__version__ >= (2, 15)
 
 
 class ProcessGroup(Collectives, dist.ProcessGroup):
@@ -77,13 +73,11 @@ class Backend(Collectives, c10d.Backend):
 
 def create(options, _):
     """Makes the kind of group that torch asks for by these `_DistributedBackendOptions`."""
-    group = options.process_group if HAS_BACKENDS_IN_PYTHON else sys._getframe(1).f_locals["pg"]
+    # An older torch does not tell of the group, but the function that calls this one has it.
+    group = options.process_group if _version.HAS_BACKENDS_IN_PYTHON else sys._getframe(1).f_locals["pg"]
     # The type of the group's default backend: another one's if there are several.
     is_alone = group._get_backend_name() == "custom"
-    if not is_alone and not HAS_BACKENDS_IN_PYTHON:
-        raise Unsupported(
-            f"torch {torch.__version__} does not take earlybird as one backend of several; use torch 2.15 or newer, or "
-            'init_process_group("earlybird"), which takes tensors of the CPU and of CUDA'
-        )
+    if not is_alone:
+        _version.require_backends_in_python()
     kind = ProcessGroup if is_alone else Backend
     return kind(options.store, options.group_rank, options.group_size, options.timeout)
