@@ -34,7 +34,8 @@ class Staging(ABC):
     def to_host(self, tensors):
         """Copies the elements of tensors to the host, one after the other; returns the copy."""
         flat = self.empty(sum(tensor.numel() for tensor in tensors), tensors[0].dtype)
-        self.copy([(part, tensor) for tensor, part in parts(flat, tensors)])
+        # What is conjugated or negated where it is read is so on the device: torch would do it on the host, before the copy is made.
+        self.copy([(part, tensor.resolve_conj().resolve_neg()) for tensor, part in parts(flat, tensors)])
         self.finish()
         return flat
 
@@ -52,8 +53,8 @@ class Cuda(Staging):
         self._device, self._stream = device, torch.cuda.Stream(device)
 
     def empty(self, count, dtype):
-        # torch keeps pinned memory, and uses it again when the copies from it and to it are made.
-        return torch.empty(count, dtype=dtype, pin_memory=True)
+        # torch keeps pinned memory, and uses it again when the copies from it and to it are made. Its default device may be a GPU.
+        return torch.empty(count, dtype=dtype, device="cpu", pin_memory=True)
 
     def copy(self, pairs):
         self._stream.wait_stream(torch.cuda.current_stream(self._device))

@@ -62,7 +62,7 @@ def room(tensor):
 def room_for_all(tensors):
     """Memory on the host for results that are taken apart into tensors."""
     staging, count, dtype = _staging.staging_of(tensors), sum(tensor.numel() for tensor in tensors), tensors[0].dtype
-    return torch.empty(count, dtype=dtype) if staging is None else staging.empty(count, dtype)
+    return torch.empty(count, dtype=dtype, device="cpu") if staging is None else staging.empty(count, dtype)
 
 
 def is_block(part, whole, index):
