@@ -232,6 +232,12 @@ def test_a_call_does_not_wait_for_its_copy_back(rank, size):
         assert not collectives.is_alone() or work.is_completed()
 
 
+def test_a_negated_tensor_in_a_late_copy(rank, size):
+    # torch negates what it has copied, on the host before the copy is made.
+    with copies(Slow):
+        collectives.test_tensors_that_backends_of_several_do_not_see(rank, size)
+
+
 def main():
     if IS_CUDA:
         # All ranks use this one: torch would give each its own.
