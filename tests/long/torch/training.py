@@ -50,14 +50,37 @@ def alone(size):
     return losses
 
 
-def together(wrap, rank, size):
+class Inside(torch.autograd.Function):
+    """A backward pass inside others, the outermost of which has this depth."""
+
+    @staticmethod
+    def forward(ctx, some, backward, depth):
+        ctx.backward, ctx.depth = backward, depth
+        return some.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            if ctx.depth == 0:
+                ctx.backward()
+            else:
+                Inside.apply(torch.ones((), requires_grad=True), ctx.backward, ctx.depth - 1).backward()
+        return gradient, None, None
+
+
+def backward_in_a_thread_of_torch(loss):
+    """Goes backward in a thread that torch has made, as on a GPU: it makes one for a pass inside 60 others."""
+    Inside.apply(torch.ones((), requires_grad=True), loss.backward, 60).backward()
+
+
+def together(wrap, rank, size, backward=torch.Tensor.backward):
     net = wrap(model())
     optimizer, losses = torch.optim.SGD(net.parameters(), lr=0.1), []
     for parts in batches(size):
         inputs, labels = parts[rank]
         optimizer.zero_grad()
         loss = cross_entropy(net(inputs), labels)
-        loss.backward()
+        backward(loss)
         optimizer.step()
         losses.append(loss.item())
     everyone = [None] * size
@@ -74,6 +97,8 @@ def main():
     tolerance = 0 if torch.get_default_device().type == "cpu" else 1e-12
     by_ddp = together(lambda net: DistributedDataParallel(net, bucket_cap_mb=1), rank, size)
     torch.testing.assert_close(by_ddp, expected, rtol=tolerance, atol=0)
+    by_thread = together(lambda net: DistributedDataParallel(net, bucket_cap_mb=1), rank, size, backward_in_a_thread_of_torch)
+    torch.testing.assert_close(by_thread, expected, rtol=tolerance, atol=0)
     # Its first pass reduces in a callback at the end.
     static = together(lambda net: DistributedDataParallel(net, bucket_cap_mb=1, static_graph=True), rank, size)
     torch.testing.assert_close(static, expected, rtol=tolerance, atol=0)
