@@ -1,4 +1,4 @@
-"""The collectives by the names and arguments of torch 2.15, under its new and its old names: what a process group does."""
+"""The collectives by the names and arguments of torch, under the new ones of 2.15 and the old ones: what a process group does."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ from ._join import join
 from ._messages import Messages
 from ._profile import is_recording, recorded
 from ._report import write_summary
-from ._tensors import concatenate, contiguous, empty, is_block, operator, room, take_apart
+from ._tensors import concatenate, contiguous, is_block, operator, room, room_for_all, take_apart
 from ._work import Carried, Started, Waited
 
 
@@ -153,7 +153,7 @@ class Collectives(Messages):
         work = self._work(outputs, opts)
         for parts, input in zip(outputs, inputs, strict=True):
             counts, plain = [part.numel() for part in parts], contiguous(input)
-            flat = empty(sum(counts), input)
+            flat = room_for_all(parts)
             work.call("Allgatherv", memory(plain), [memory(flat), counts])
             work.then(take_apart, flat, parts)
         return work
@@ -185,7 +185,7 @@ class Collectives(Messages):
             return self.gather_single(None, input, opts)
         [parts] = outputs
         work, plain = self._work(parts, opts), contiguous(input)
-        flat = empty(sum(part.numel() for part in parts), input)
+        flat = room_for_all(parts)
         work.call("Gather", memory(plain), memory(flat), opts.rootRank)
         work.then(take_apart, flat, parts)
         return work
@@ -229,7 +229,7 @@ class Collectives(Messages):
 
     def alltoall(self, outputs, inputs, opts=None):
         work, send = self._work(outputs, opts), concatenate(inputs)
-        recv = empty(sum(output.numel() for output in outputs), outputs[0])
+        recv = room_for_all(outputs)
         counts = [[tensor.numel() for tensor in tensors] for tensors in (inputs, outputs)]
         work.call("Alltoallv", [memory(send), counts[0]], [memory(recv), counts[1]])
         work.then(take_apart, recv, outputs)

@@ -4,9 +4,12 @@ The first is a `dist.ProcessGroup`: torch's own calls reach it without its dispa
 choose by the device of a tensor, as in `cpu:earlybird,cuda:nccl`.
 """
 
+import sys
+
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from . import _version
 from ._collectives import Collectives
 
 
@@ -70,7 +73,11 @@ class Backend(Collectives, c10d.Backend):
 
 def create(options, _):
     """Makes the kind of group that torch asks for by these `_DistributedBackendOptions`."""
+    # An older torch does not tell of the group, but the function that calls this one has it.
+    group = options.process_group if _version.HAS_BACKENDS_IN_PYTHON else sys._getframe(1).f_locals["pg"]
     # The type of the group's default backend: another one's if there are several.
-    is_alone = options.process_group._get_backend_name() == "custom"
+    is_alone = group._get_backend_name() == "custom"
+    if not is_alone:
+        _version.require_backends_in_python()
     kind = ProcessGroup if is_alone else Backend
     return kind(options.store, options.group_rank, options.group_size, options.timeout)

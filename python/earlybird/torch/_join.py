@@ -23,13 +23,13 @@ def machine():
 
 def join(store, rank, size, timeout):
     """Joins the ranks of a store, under a name that no other group has had."""
-    # Counted per rank, so that a store that is used again has no old answers.
-    time = store.add(f"earlybird/{rank}/joins", 1)
+    # Counted per rank, so that a store that is used again has no old answers; and by size, as a group of fewer ranks counts fewer.
+    time = store.add(f"earlybird/{size}/{rank}/joins", 1)
 
     def tell(what, mine):
         """Tells all ranks what this one says; returns what each says."""
-        store.set(f"earlybird/{time}/{what}/{rank}", json.dumps(mine))
-        return [json.loads(store.get(f"earlybird/{time}/{what}/{other}")) for other in range(size)]
+        store.set(f"earlybird/{size}/{time}/{what}/{rank}", json.dumps(mine))
+        return [json.loads(store.get(f"earlybird/{size}/{time}/{what}/{other}")) for other in range(size)]
 
     seconds = timeout.total_seconds() or None
     mine = {"node": node(), "machine": machine(), "pid": os.getpid(), "host": socket.gethostname(), "job": secrets.token_hex(16)}

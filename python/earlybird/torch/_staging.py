@@ -34,7 +34,8 @@ class Staging(ABC):
     def to_host(self, tensors):
         """Copies the elements of tensors to the host, one after the other; returns the copy."""
         flat = self.empty(sum(tensor.numel() for tensor in tensors), tensors[0].dtype)
-        self.copy([(part, tensor) for tensor, part in parts(flat, tensors)])
+        # What is conjugated or negated where it is read is so on the device: torch would do it on the host, before the copy is made.
+        self.copy([(part, tensor.resolve_conj().resolve_neg()) for tensor, part in parts(flat, tensors)])
         self.finish()
         return flat
 
@@ -52,19 +53,16 @@ class Cuda(Staging):
         self._device, self._stream = device, torch.cuda.Stream(device)
 
     def empty(self, count, dtype):
-        # torch keeps pinned memory, and uses it again when the copies from it and to it are made.
-        return torch.empty(count, dtype=dtype, pin_memory=True)
+        # torch keeps pinned memory, and uses it again when the copies from it and to it are made. Its default device may be a GPU.
+        return torch.empty(count, dtype=dtype, device="cpu", pin_memory=True)
 
     def copy(self, pairs):
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._stream):
             for to, source in pairs:
-                on_device = to if to.is_cuda else source
-                if on_device.device != self._device:
-                    raise Unsupported(f"tensors on {on_device.device} and {self._device} in one call; give tensors of one device")
                 to.copy_(source, non_blocking=True)
-                # Its memory may be released before the copy is made.
-                on_device.record_stream(self._stream)
+                # The memory of the tensor on the device may be released before the copy is made.
+                (to if to.is_cuda else source).record_stream(self._stream)
 
     def finish(self):
         self._stream.synchronize()
@@ -98,6 +96,14 @@ def staging(tensor):
     if device not in _of_devices:
         _of_devices[device] = Cuda(device)
     return _of_devices[device]
+
+
+def staging_of(tensors):
+    """The copies for a list of tensors, which are copied together."""
+    found = {tensor.device for tensor in tensors}
+    if len(found) > 1:
+        raise Unsupported(f"a list of tensors on {' and '.join(sorted(map(str, found)))}; give tensors of one device")
+    return staging(tensors[0])
 
 
 def devices(tensors):

@@ -59,10 +59,10 @@ def room(tensor):
     return contiguous(tensor) if staging is None else staging.empty(tensor.numel(), tensor.dtype).view(tensor.shape)
 
 
-def empty(count, tensor):
-    """Memory on the host for results that are taken apart into tensors like this one."""
-    staging = _staging.staging(tensor)
-    return torch.empty(count, dtype=tensor.dtype) if staging is None else staging.empty(count, tensor.dtype)
+def room_for_all(tensors):
+    """Memory on the host for results that are taken apart into tensors."""
+    staging, count, dtype = _staging.staging_of(tensors), sum(tensor.numel() for tensor in tensors), tensors[0].dtype
+    return torch.empty(count, dtype=dtype, device="cpu") if staging is None else staging.empty(count, dtype)
 
 
 def is_block(part, whole, index):
@@ -73,7 +73,7 @@ def is_block(part, whole, index):
 @torch.no_grad()
 def concatenate(tensors):
     """The elements of tensors one after the other."""
-    staging = _staging.staging(tensors[0])
+    staging = _staging.staging_of(tensors)
     return torch.cat([contiguous(tensor).view(-1) for tensor in tensors]) if staging is None else staging.to_host(tensors)
 
 

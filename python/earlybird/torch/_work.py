@@ -178,5 +178,6 @@ def _is_asked_by_reducer():
     # No node: a callback at the end of the pass, which waits before another one could run (`static_graph`, its first pass).
     if torch._C._current_autograd_node() is None:
         return False
-    caller = sys._getframe(2)
-    return caller.f_code is _engine_run_backward.__code__
+    caller = sys._getframe(1).f_back
+    # A thread that torch has made, as for a GPU, has no line of Python that called the engine.
+    return caller is None or caller.f_code is _engine_run_backward.__code__

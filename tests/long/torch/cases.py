@@ -1,6 +1,17 @@
-"""The cases of a script of this folder: its functions whose names begin with `test_`, called on every rank."""
+"""The cases of a script of this folder: its functions whose names begin with `test_`, called on every rank of a group."""
 
+import earlybird.torch
+import torch
 import torch.distributed as dist
+
+
+def start(backend):
+    """Makes the group of all ranks; returns whether this torch has such groups. Older ones must refuse earlybird among several backends."""
+    if ":" in backend and torch.__version__ < (2, 15):
+        refused(earlybird.Unsupported, "use torch 2.15 or newer", dist.init_process_group, backend)
+        return False
+    dist.init_process_group(backend)
+    return True
 
 
 def run(script):

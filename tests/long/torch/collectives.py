@@ -79,6 +79,17 @@ def test_tensors_that_backends_of_several_do_not_see(rank, size):
     refused(earlybird.Unsupported, "meta", dist.all_reduce, torch.ones(2, device="meta"))
 
 
+def test_lists_of_two_devices(rank, size):
+    if is_alone() and size > 1:
+        there = torch.device("meta" if torch.get_default_device().type == "cpu" else "cpu")
+        mixed = [torch.ones(2), *(torch.ones(2, device=there) for _ in range(size - 1))]
+        # Either way round, and nothing of it is shared.
+        for tensors in (mixed, mixed[::-1]):
+            refused(earlybird.Unsupported, "give tensors of one device", dist.all_gather, tensors, torch.ones(2))
+            refused(earlybird.Unsupported, "give tensors of one device", dist.reduce_scatter, torch.ones(2), tensors)
+            refused(earlybird.Unsupported, "give tensors of one device", dist.all_to_all, tensors, [torch.ones(2)] * size)
+
+
 def test_rooted_calls(rank, size):
     for root in range(size):
         tensor = share(rank, [5])
@@ -177,7 +188,7 @@ def test_works(rank, size):
     later = dist.all_reduce(torch.ones(9), async_op=True).get_future().then(lambda future: future.value()[0] + 1)
     assert later.wait()[0] == size + 1
     work = dist.barrier(async_op=True)
-    # torch 2.15 asks a work of a backend in Python for its wait and its future only.
+    # torch asks a work of a backend in Python for its wait and its future only.
     while is_alone() and not work.is_completed():
         pass
     work.wait()
@@ -234,10 +245,23 @@ def test_monitored_barrier(rank, size):
         dist.monitored_barrier(timeout=timedelta(seconds=60))
 
 
+def join_anew():
+    """Makes a group of fewer ranks and one of all, which torch gives the same name as the first group is gone."""
+    for count in (1, None):
+        dist.init_process_group("earlybird", timeout=timedelta(seconds=60))
+        group = dist.new_group(None if count is None else list(range(count)))
+        if count is None or dist.get_rank() < count:
+            dist.all_reduce(tensor := torch.ones(1), group=group)
+            assert tensor.item() == (count or dist.get_world_size())
+        dist.destroy_process_group()
+
+
 def main():
+    join_anew()
     # Alone, joined anew, and as one backend of several.
     for backend in ["earlybird", "earlybird", "cpu:earlybird,cuda:gloo"]:
-        dist.init_process_group(backend)
+        if not cases.start(backend):
+            continue
         rank = dist.get_rank()
         assert is_alone() == (dist.get_backend() == "earlybird") and int(os.environ["RANK"]) == rank
         passed = cases.run(globals())

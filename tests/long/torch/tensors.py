@@ -10,6 +10,7 @@ import torch.distributed as dist
 from cases import refused
 from earlybird import IN_PLACE
 from earlybird._native import memory
+from earlybird.torch import _version
 
 COMPUTED = [
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64,
@@ -95,6 +96,10 @@ def test_views(rank, size):
     comm.Allreduce(IN_PLACE, scalar)
     assert scalar.item() == size
     comm.Allreduce(IN_PLACE, torch.ones(0, 3))
+
+
+def test_a_torch_that_is_too_old(rank, size):
+    refused(earlybird.Unsupported, "use torch 2.10 or newer", _version.require, object)
 
 
 def test_what_is_refused(rank, size):
