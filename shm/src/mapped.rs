@@ -15,6 +15,7 @@ use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::memory::{Peer, PeerState, Region, Segment};
 use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOTS};
+use crate::protocol::geometry::Who;
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
@@ -310,7 +311,11 @@ impl Board for Mapped {
     #[inline]
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
         let reserved = &self.reserved[area];
-        match need.accumulator <= reserved.accumulator.get() && need.deposit <= reserved.least_deposit.get() {
+        let deposit = match need.whose {
+            Who::All => reserved.least_deposit.get(),
+            Who::Only(rank) => reserved.deposits[rank].get(),
+        };
+        match need.accumulator <= reserved.accumulator.get() && need.deposit <= deposit {
             true => Ok(()),
             false => self.reserve_more(area, need),
         }
