@@ -16,6 +16,8 @@ pub struct Thresholds {
     pub flat_bytes: usize,
     /// Largest message that `leader` carries, bytes; above it `chain` runs (in arrival order).
     pub leader_bytes: usize,
+    /// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
+    pub broadcast_flat_bytes: usize,
     /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
     pub slices_bytes: usize,
     /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
@@ -23,9 +25,6 @@ pub struct Thresholds {
     /// Smallest block of an alltoall that is read out of its owner's private buffer, bytes.
     pub all_to_all_single_copy_bytes: usize,
 }
-
-/// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
-const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 
 impl Thresholds {
     /// Defaults for `ranks` ranks that may run on `cpus` CPUs: from the measurements in `docs/results/2026-11-26.md` where each rank has
@@ -40,6 +39,7 @@ impl Thresholds {
             },
             // Balanced ranks would queue up in `chain`: 16 of them for 20 us.
             leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
+            broadcast_flat_bytes: if ranks <= 2 || outnumber_cpus { 64 << 10 } else { 4 << 10 },
             slices_bytes: if ranks <= 4 { 512 << 10 } else { 64 << 10 },
             all_gather_single_copy_bytes: match ranks {
                 0..=2 => 1 << 20,
@@ -90,9 +90,9 @@ impl Thresholds {
             // An algorithm requested for all collectives applies to those that have it; the others run `auto`.
             _ if has.len() == 1 => (Algorithm::Flat, SelectionRule::OnlyOne),
             _ if bytes <= self.flat_bytes => (Algorithm::Flat, SelectionRule::UpTo(self.flat_bytes)),
-            _ if collective == Collective::Broadcast => match bytes <= BROADCAST_FLAT_BYTES {
-                true => (Algorithm::Flat, SelectionRule::UpTo(BROADCAST_FLAT_BYTES)),
-                false => (Algorithm::Chain, SelectionRule::Above(BROADCAST_FLAT_BYTES)),
+            _ if collective == Collective::Broadcast => match bytes <= self.broadcast_flat_bytes {
+                true => (Algorithm::Flat, SelectionRule::UpTo(self.broadcast_flat_bytes)),
+                false => (Algorithm::Chain, SelectionRule::Above(self.broadcast_flat_bytes)),
             },
             // In rank order a chain would stall behind a late low rank; deposits do not.
             _ if in_rank_order && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::RankOrder),
@@ -163,6 +163,7 @@ mod tests {
             (Collective::AllReduce, 4 << 10, [Leader, Chain]),
             (Collective::AllReduce, (4 << 10) + 1, [Chain, Chain]),
             (Collective::Reduce, 4 << 10, [Chain, Chain]),
+            (Collective::Broadcast, 16 << 10, [Chain, Flat]),
             (Collective::AllToAll, 64 << 10, [SingleCopy, Flat]),
             (Collective::AllGather, 64 << 10, [Flat, Flat]),
         ];
