@@ -161,7 +161,7 @@ fn steps_inside_nodes() {
         (Collective::Reduce, &["before reduce of 4096 by chain on 3"]),
         (Collective::Broadcast, &["before broadcast of 4096 by flat on 3", "after broadcast of 4096 by flat on 3"]),
         (Collective::Barrier, &["before barrier of 0 by flat on 3", "after barrier of 0 by flat on 3"]),
-        (Collective::AllGather, &["before gather of 4096 by flat on 3", "after broadcast of 24576 by flat on 3"]),
+        (Collective::AllGather, &["before gather of 4096 by flat on 3", "after broadcast of 24576 by chain on 3"]),
         (Collective::Gather, &["before gather of 4096 by flat on 3"]),
         (Collective::Scatter, &["after scatter of 4096 by flat on 3"]),
         (Collective::AllToAll, &["before gather of 24576 by flat on 3", "after scatter of 24576 by flat on 3"]),
