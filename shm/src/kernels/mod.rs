@@ -230,7 +230,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 /// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 4 KiB and more, it takes one instruction
 /// (`rep movsb`), which copies 2 GB/s instead of 50 on AMD's Zen 4 where the destination lies a few bytes further in its line than the
 /// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`). On Intel's processors the instruction is the faster
-/// way between two cores: pieces take 1.2 to 1.7 times as long (`docs/results/2026-11-26.md`).
+/// way between two cores: a move of 64 KiB takes 1.2 to 1.7 times as long in pieces (`docs/results/2026-11-26.md`).
 const PIECE_BYTES: usize = 2048;
 
 /// # Safety
