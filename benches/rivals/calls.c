@@ -1,12 +1,15 @@
 /* Collectives of an MPI library under controlled arrivals. The calls are plain MPI calls, so the same program measures an MPI library
  * alone and with earlybird's interposer in front of it.
  *
- *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US       lists with commas; SIZES in bytes of one rank's block
+ *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS
+ *
+ * OPERATIONS, SIZES and PATTERNS are lists with commas; SIZES in bytes of one rank's block. A cell during which the processors of
+ * ranks 0 and 1 are nearer than LEAST_NS or farther apart than MOST_NS is measured again, for ten seconds at most.
  *
  * Ranks line up outside of MPI before every call, each with a processor of its own as far as there are so many, and wait until an
  * instant that is the same for all, a late rank DELAY_US longer. Every result is checked. For every cell rank 0 prints
- * "operation,pattern,bytes,ranks,calls" and the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds: the time from the
- * last arrival to the last exit. All ranks run on one machine, whose clock they share. */
+ * "operation,pattern,bytes,ranks,calls" the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds, the time from the last
+ * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share. */
 #define _GNU_SOURCE
 #include "../line_up.h"
 #include <errno.h>
@@ -112,7 +115,6 @@ static void print_quantiles(double *tails, int calls)
     const double at[] = {0.25, 0.5, 0.75, 0.99};
     for (int i = 0; i < 4; i++)
         printf(",%.2f", tails[(int)(at[i] * (calls - 1) + 0.5)]);
-    printf("\n");
 }
 
 /* How much later than the others `who` comes in call `number`. */
@@ -126,15 +128,18 @@ static int64_t lateness(const char *pattern, int who, int number, int64_t delay)
     return 0;
 }
 
-static void cell(const struct operation *op, const char *pattern, size_t bytes, int calls, int64_t delay)
+/* The larger of two distances, on all ranks. */
+static int64_t distance_since(int64_t before)
 {
-    size_t block = bytes < sizeof(float) ? 1 : bytes / sizeof(float), room = block * (size_t)ranks * sizeof(float);
-    float *send = malloc(room), *recv = malloc(room);
-    int64_t *stamps = malloc(2 * sizeof(int64_t) * (size_t)calls), *all = malloc(2 * sizeof(int64_t) * (size_t)calls * (size_t)ranks);
-    double *tails = malloc(sizeof(double) * (size_t)calls);
-    if (!send || !recv || !stamps || !all || !tails)
-        fail("no memory");
-    memset(recv, 0, room);
+    int64_t after = oversubscribed ? 0 : distance(), most = after > before ? after : before;
+    MPI_Bcast(&most, 1, MPI_INT64_T, 0, WORLD);
+    return most;
+}
+
+/* Makes the calls of a cell. */
+static void measure(const struct operation *op, const char *pattern, size_t block, int calls, int64_t delay, float *send, float *recv,
+                    int64_t *stamps)
+{
     int64_t lead_ns = 2 * SPIN_NS + oversubscribed * INT64_C(30000) * ranks;
     for (int number = -WARM_UP; number < calls; number++) {
         fill(op, send, recv, block, number + WARM_UP);
@@ -145,6 +150,28 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
         if (number >= 0)
             stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
         check(op, recv, block, number + WARM_UP);
+    }
+}
+
+static void cell(const struct operation *op, const char *pattern, size_t bytes, int calls, int64_t delay, const int64_t within_ns[2])
+{
+    size_t block = bytes < sizeof(float) ? 1 : bytes / sizeof(float), room = block * (size_t)ranks * sizeof(float);
+    float *send = malloc(room), *recv = malloc(room);
+    int64_t *stamps = malloc(2 * sizeof(int64_t) * (size_t)calls), *all = malloc(2 * sizeof(int64_t) * (size_t)calls * (size_t)ranks);
+    double *tails = malloc(sizeof(double) * (size_t)calls);
+    if (!send || !recv || !stamps || !all || !tails)
+        fail("no memory");
+    memset(recv, 0, room);
+    int64_t apart = -1;
+    for (int64_t end = now() + INT64_C(10000000000);;) {
+        int64_t before = distance_since(0);
+        measure(op, pattern, block, calls, delay, send, recv, stamps);
+        apart = distance_since(before);
+        int again = !oversubscribed && (before < within_ns[0] || apart > within_ns[1]) && now() < end;
+        MPI_Bcast(&again, 1, MPI_INT, 0, WORLD);
+        if (!again)
+            break;
+        usleep(50000);
     }
     MPI_Gather(stamps, 2 * calls, MPI_INT64_T, all, 2 * calls, MPI_INT64_T, 0, WORLD);
     for (int number = 0; rank == 0 && number < calls; number++) {
@@ -159,6 +186,7 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
     if (rank == 0) {
         printf("%s,%s,%zu,%d,%d", op->name, pattern, bytes, ranks, calls);
         print_quantiles(tails, calls);
+        printf(",%ld\n", (long)apart);
         fflush(stdout);
     }
     free(send), free(recv), free(stamps), free(all), free(tails);
@@ -169,8 +197,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &ranks);
-    if (argc != 6)
-        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US");
+    if (argc != 8)
+        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS");
+    const int64_t within_ns[2] = {atoll(argv[6]), atoll(argv[7])};
     oversubscribed = !pin();
     share_line();
     char *outer, *middle, *inner;
@@ -186,7 +215,7 @@ int main(int argc, char **argv)
             for (char *pattern = strtok_r(patterns, ",", &inner); pattern; pattern = strtok_r(NULL, ",", &inner)) {
                 size_t bytes = op->source == NONE ? 0 : strtoull(size, NULL, 10);
                 int most = atoi(argv[4]), fitting = (int)((64u << 20) / (bytes * (size_t)ranks + 1)) + 10;
-                cell(op, pattern, bytes, most < fitting ? most : fitting, atoll(argv[5]) * 1000);
+                cell(op, pattern, bytes, most < fitting ? most : fitting, atoll(argv[5]) * 1000, within_ns);
             }
             free(patterns);
             if (op->source == NONE)
