@@ -81,6 +81,12 @@ pub fn streaming_min_bytes() -> usize {
     if is_intel() { 1 << 20 } else { 2 << 20 }
 }
 
+/// Returns whether stores into lines that a processor without a common cache has take longer than memory itself: on all processors
+/// but Intel's, where that was not measured.
+pub fn far_stores_are_slow() -> bool {
+    !is_intel()
+}
+
 /// Returns whether the processor is made by Intel; asked once, which under a hypervisor takes as long as a call.
 fn is_intel() -> bool {
     static IS_INTEL: OnceLock<bool> = OnceLock::new();

@@ -15,7 +15,7 @@
 //!    `e - SLOTS` for a slot's lines, `e - AREAS` for an area.
 //! 4. A rank never waits while it holds a fold word busy.
 //! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
-//! 6. No decision outside the arrival word depends on observed times.
+//! 6. No decision that ranks must share depends on observed times, but for those in the arrival word.
 //! 7. `left` is the last operation before all active ones of its rank: started operations become complete in any order.
 //! 8. A wait that no rank can end any more fails the group, whatever values the words have.
 //! 9. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
@@ -50,6 +50,7 @@ pub mod shared_result;
 pub mod signature;
 mod started;
 pub mod step;
+mod store_pace;
 #[cfg(not(earlybird_loom))]
 pub mod stuck;
 mod wait;

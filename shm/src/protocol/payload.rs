@@ -31,7 +31,7 @@ pub use {
 use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::{Exchange, Window};
 use super::pieces::Pieces;
-use super::shared_result::SharedResult;
+use super::{shared_result::SharedResult, store_pace::Stores};
 use crate::kernels;
 use crate::op::{Datatype, Element};
 use std::borrow::Cow;
@@ -322,9 +322,9 @@ impl Call<'_> {
     }
 
     /// `deposit = mine`.
-    pub(super) fn give(&self, deposit: *mut u8, pieces: &Pieces, i: usize) {
+    pub(super) fn give(&self, deposit: *mut u8, pieces: &Pieces, i: usize, stores: Stores) {
         // SAFETY: B, S, P; private and shared memory do not overlap.
-        unsafe { kernels::copy(deposit, self.mine(pieces, i), pieces.bytes(i)) }
+        unsafe { parts::copy_out(deposit, self.mine(pieces, i), pieces.bytes(i), stores) }
     }
 
     /// `deposit = mine`, for a payload that fits in a line.

@@ -1,15 +1,19 @@
-//! Lists and accumulators that a rank reuses from one operation to the next, so that the steady state allocates nothing.
+//! What a rank keeps from one operation to the next: lists and accumulators, so that the steady state allocates nothing, and the pace
+//! of its stores.
 
 use super::pieces::Pieces;
+use super::store_pace::StorePace;
 use std::ops::Range;
 
-/// The lists and the accumulator of a rank.
+/// The lists, the accumulator and the history of a rank.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Ranks to fold now.
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,
+    /// How fast its deposits have been.
+    pub(super) stores: StorePace,
     /// A private accumulator, for results that cannot be accumulated in place.
     accumulator: Vec<u64>,
 }

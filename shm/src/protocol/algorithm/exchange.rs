@@ -14,6 +14,7 @@ use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
 use crate::protocol::scratch::Source;
 use crate::protocol::step::Step;
+use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
 use crate::protocol::word;
 use crate::sync::SyncPoint;
@@ -63,7 +64,7 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     let pieces = pieces(op, w, me);
     if w.inline {
         if sends {
-            deposit(op, w, &pieces, 0, own);
+            deposit(op, w, &pieces, 0, own, Stores::Ordinary);
         }
         line.entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
@@ -81,28 +82,42 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
         whose: w.exchange.deposits_used_by(me),
     })?;
     if sends {
+        let stores = op.scratch.stores.begin(w.deposit(me) * op.call.element_bytes);
+        let mut written = 0;
         for i in 0..pieces.number {
-            deposit(op, w, &pieces, i, own);
+            written += deposit(op, w, &pieces, i, own, stores);
             line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
             op.wake();
         }
+        op.scratch.stores.end(stores, written * op.call.element_bytes);
         board.step(Step::Deposited);
     }
     Ok(())
 }
 
-/// Writes piece `i` of this rank's deposit; without the block that only this rank reads, unless it is wanted too.
-fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: usize, own: bool) {
+/// Writes piece `i` of this rank's deposit, without the block that only this rank reads, unless it is wanted too; the number of
+/// elements written.
+fn deposit<B: Board>(
+    op: &Operation<'_, B>,
+    w: &Window<'_>,
+    pieces: &Pieces,
+    i: usize,
+    own: bool,
+    stores: Stores,
+) -> usize {
     let (call, me) = (op.call, op.me);
     let first = i * pieces.elements;
+    let mut written = 0;
     op.board.write(place(op, w, pieces, me, i), |piece| {
         for (block, at, from) in w.blocks(me) {
             let (start, end) = (at.start.max(first), at.end.min(first + pieces.len(i)));
             if start < end && (block != me || own || !w.exchange.traits.in_parts) {
-                call.deposit_part(piece, start - first, from + (start - at.start), end - start);
+                call.deposit_part(piece, start - first, from + (start - at.start), end - start, stores);
+                written += end - start;
             }
         }
     });
+    written
 }
 
 /// Receives everything as it becomes ready.

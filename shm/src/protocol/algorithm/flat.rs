@@ -122,10 +122,12 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     op.until_all_left(crate::protocol::board::AREAS)?;
     op.reserve(Need::of_all(0, call.bytes()))?;
     let place = |rank, i| pieces.deposit(area, rank, i);
+    let stores = op.scratch.stores.begin(call.bytes());
     for i in 0..pieces.number {
-        board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
+        board.write(place(me, i), |deposit| call.give(deposit, &pieces, i, stores));
         line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
     }
+    op.scratch.stores.end(stores, call.bytes());
     board.step(Step::Deposited);
     let there = |r| has_deposited(board, slot, r, epoch, hash, 1);
     if !op.patience.oversubscribed && !(0..ranks).all(there) {

@@ -13,6 +13,7 @@ use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::Pieces;
 use crate::protocol::publish::{Done, is_final};
 use crate::protocol::step::Step;
+use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
 use crate::protocol::word::{self, FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
@@ -47,7 +48,7 @@ impl<B: Board> Operation<'_, B> {
     pub(super) fn deposit(&mut self, pieces: &Pieces) {
         let (board, call, area, me) = (self.board, self.call, self.area, self.me);
         for i in 0..pieces.number {
-            board.write(pieces.deposit(area, me, i), |deposit| call.give(deposit, pieces, i));
+            board.write(pieces.deposit(area, me, i), |deposit| call.give(deposit, pieces, i, Stores::Ordinary));
         }
         let mark = word::deposited(self.epoch, self.hash, WHOLE);
         board.line(self.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());

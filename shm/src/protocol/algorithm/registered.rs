@@ -189,8 +189,9 @@ fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
 
 #[cfg(earlybird_loom)]
 fn write_contribution<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
+    use crate::protocol::store_pace::Stores;
     for i in 0..pieces.number {
-        op.board.write(contribution(op.me, pieces, i), |mine| op.call.give(mine, pieces, i));
+        op.board.write(contribution(op.me, pieces, i), |mine| op.call.give(mine, pieces, i, Stores::Ordinary));
     }
 }
 

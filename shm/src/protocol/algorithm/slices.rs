@@ -41,13 +41,15 @@ pub(in crate::protocol) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
 }
 
 /// Deposits this rank's contribution, announced chunk by chunk.
-pub(super) fn deposit<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
+pub(super) fn deposit<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) {
     let (board, call, me) = (op.board, op.call, op.me);
+    let stores = op.scratch.stores.begin(call.bytes());
     for i in 0..pieces.number {
-        board.write(pieces.deposit(op.area, me, i), |deposit| call.give(deposit, pieces, i));
+        board.write(pieces.deposit(op.area, me, i), |deposit| call.give(deposit, pieces, i, stores));
         let mark = word::deposited(op.epoch, op.hash, i + 1);
         board.line(op.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());
     }
+    op.scratch.stores.end(stores, call.bytes());
     board.step(Step::Deposited);
     op.wake_if_all_deposited(pieces.number, op.ranks);
 }

@@ -4,14 +4,36 @@
 use crate::kernels;
 use crate::protocol::call::{Arithmetic, Call};
 use crate::protocol::lines::INLINE_BYTES;
+use crate::protocol::store_pace::Stores;
+
+/// Copies from private to shared memory.
+///
+/// # Safety
+/// As [`kernels::copy`].
+pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, bytes: usize, stores: Stores) {
+    // SAFETY: the contract of this function.
+    unsafe {
+        match stores {
+            Stores::PastCaches => kernels::copy_streaming(dst, src, bytes),
+            Stores::Ordinary | Stores::Timed { .. } => kernels::copy(dst, src, bytes),
+        }
+    }
+}
 
 impl Call<'_> {
     /// `piece[within..] = mine[from..]`, `len` elements.
-    pub(in crate::protocol) fn deposit_part(&self, piece: *mut u8, within: usize, from: usize, len: usize) {
+    pub(in crate::protocol) fn deposit_part(
+        &self,
+        piece: *mut u8,
+        within: usize,
+        from: usize,
+        len: usize,
+        stores: Stores,
+    ) {
         assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
         let size = self.element_bytes;
         // SAFETY: B by the check, S: the piece holds `within + len` elements.
-        unsafe { kernels::copy(piece.add(within * size), self.send.add(from * size), len * size) }
+        unsafe { copy_out(piece.add(within * size), self.send.add(from * size), len * size, stores) }
     }
 
     /// `result[to..] = piece[within..]`, `len` elements.
