@@ -17,6 +17,7 @@ use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOTS};
 use crate::protocol::geometry::Who;
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
+use crate::protocol::rotation::Rotation;
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
 use crate::registration_cache::RegistrationCache;
@@ -69,6 +70,7 @@ pub struct Mapped {
     /// The segment's word that is 0 in a forked child.
     forked: Option<NonNull<AtomicU64>>,
     layout: Layout,
+    rotation: Rotation,
     group_info: GroupInfo,
     /// Per area: the reserved and mapped parts of the accumulator and of each rank's deposit.
     reserved: [Reserved; AREAS],
@@ -86,16 +88,22 @@ pub struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Maps the board of the group whose region this is: reserves the lines and makes them present.
+    /// Maps the board of the group whose region this is: reserves the lines and makes them present. `rotation` is the same on all
+    /// ranks.
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is touched; whatever the system refuses.
-    pub fn new(segment: Arc<Segment>, group_info: GroupInfo, region: Region) -> Result<Self, Error> {
+    pub fn new(
+        segment: Arc<Segment>,
+        group_info: GroupInfo,
+        region: Region,
+        rotation: Rotation,
+    ) -> Result<Self, Error> {
         #[cfg(feature = "fault")]
         let fault = crate::fault_injection::InjectedFaults::from_env(segment.rank())?.map(Arc::new);
         #[cfg(not(feature = "fault"))]
         let fault = None;
-        Mapped::with(segment, group_info, region, fault, Driver::default())
+        Mapped::with(segment, group_info, region, rotation, fault, Driver::default())
     }
 
     /// Maps the board of a group of some members of this one; injected faults keep their counts.
@@ -107,13 +115,14 @@ impl Mapped {
         let fault = self.fault.clone();
         #[cfg(not(feature = "fault"))]
         let fault = self.fault;
-        Mapped::with(self.segment.clone(), group_info, region, fault, self.driver.another())
+        Mapped::with(self.segment.clone(), group_info, region, Rotation::NONE, fault, self.driver.another())
     }
 
     fn with(
         segment: Arc<Segment>,
         group_info: GroupInfo,
         region: Region,
+        rotation: Rotation,
         fault: Injected,
         driver: Driver,
     ) -> Result<Self, Error> {
@@ -128,6 +137,7 @@ impl Mapped {
             healthy,
             forked,
             layout,
+            rotation,
             group_info,
             reserved,
             fault,
@@ -308,6 +318,10 @@ impl Board for Mapped {
         f(self.place(at))
     }
 
+    #[inline(always)]
+    fn rotation(&self) -> Rotation {
+        self.rotation
+    }
     #[inline]
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
         let reserved = &self.reserved[area];

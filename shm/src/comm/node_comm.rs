@@ -5,12 +5,14 @@ use super::shared_results;
 use crate::Error;
 use crate::config::WaitPreset;
 use crate::engine;
+use crate::kernels;
 use crate::layout::{Layout, Windows};
 use crate::mapped::{GroupInfo, Mapped};
 use crate::memory::{Absent, AttachOptions, BudgetLimits, Grant, MemoryBudget, Segment};
 use crate::progress::Progress;
-use crate::protocol::board::Board;
+use crate::protocol::board::{AREAS, Board};
 use crate::protocol::decide::Thresholds;
+use crate::protocol::rotation::Rotation;
 use crate::protocol::{Member, Patience, Report};
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::ops::{Deref, DerefMut};
@@ -118,7 +120,8 @@ impl NodeComm {
         // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
         let (accumulator, deposit) = Windows::within(base, ranks).map_or((0, 0), |w| (w.accumulator, w.deposit));
         // Rank 0's words count for all; they are read back below in this order, after their version.
-        let words = [1, accumulator as u64, deposit as u64, total, base];
+        let rotated = Rotation::decide(ranks, AREAS, deposit, kernels::taking_lines_is_slow());
+        let words = [1, accumulator as u64, deposit as u64, total, base, rotated as u64];
         let mut policy = [0; 32];
         policy[..words.len()].copy_from_slice(&words);
         let attach = AttachOptions {
@@ -132,7 +135,7 @@ impl NodeComm {
             settings: options.settings.clone(),
         };
         let (segment, region) = Segment::attach_within(&attach, absent)?;
-        let [_, accumulator, deposit, total, base, ..] = segment.policy();
+        let [_, accumulator, deposit, total, base, rotated, ..] = segment.policy();
         let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
         let windows = Windows::from_words(accumulator, deposit).ok_or_else(|| {
             Error::usage(format!(
@@ -140,13 +143,14 @@ impl NodeComm {
                 Windows::least_budget_bytes(size)
             ))
         })?;
+        let rotation = Rotation::of(usize::try_from(rotated).unwrap_or(usize::MAX).min(windows.deposit));
         let thresholds = Thresholds::default_for(size, segment.affine_cpus());
         let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));
         segment.set_budget(BudgetLimits { total, base });
         let group_info =
             GroupInfo { members: (0..size).collect(), me: rank, allocation: (size > 1).then_some((0, Grant::BASE)) };
-        let member = Member::new(Mapped::new(segment, group_info, region)?, patience);
+        let member = Member::new(Mapped::new(segment, group_info, region, rotation)?, patience);
         Ok(NodeComm::of_member(member, cpus, thresholds, windows, base))
     }
 

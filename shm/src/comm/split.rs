@@ -18,6 +18,7 @@ use crate::protocol::collective::Collective;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
+use crate::protocol::rotation::Rotation;
 use crate::protocol::{Member, Patience};
 use crate::sync::SyncPoint;
 use std::time::Duration;
@@ -95,7 +96,7 @@ impl Founders for Forming<'_> {
         true
     }
     fn board(&self, group_info: GroupInfo, region: Region) -> Result<Mapped, Error> {
-        Mapped::new(self.comm.segment.clone(), group_info, region)
+        Mapped::new(self.comm.segment.clone(), group_info, region, Rotation::NONE)
     }
     fn patience(&self) -> Patience {
         self.comm.patience

@@ -81,9 +81,9 @@ pub fn streaming_min_bytes() -> usize {
     if is_intel() { 1 << 20 } else { 2 << 20 }
 }
 
-/// Returns whether stores into lines that a processor without a common cache has take longer than memory itself: on all processors
-/// but Intel's, where that was not measured.
-pub fn far_stores_are_slow() -> bool {
+/// Returns whether a store whose line other processors have in their caches takes much longer than one whose line nobody has: on all
+/// processors but Intel's, where that was not measured.
+pub fn taking_lines_is_slow() -> bool {
     !is_intel()
 }
 

@@ -25,7 +25,7 @@ pub const MAX_RANKS: usize = if cfg!(earlybird_loom) { 3 } else { 1023 };
 
 /// Raised whenever the meaning or place of any word changes; ranks of different layouts do not join.
 #[cfg(not(earlybird_loom))]
-pub(crate) const LAYOUT_VERSION: u64 = 6;
+pub(crate) const LAYOUT_VERSION: u64 = 7;
 
 pub(crate) const FREE: u64 = 0;
 /// The rank has the arena, and its process holds the rank's lock on it.

@@ -5,6 +5,7 @@
 
 use super::geometry::Who;
 use super::lines::{EventLine, MemberLines, RankLine, RankSet};
+use super::rotation::Rotation;
 use super::step::Step;
 use crate::Error;
 use crate::sync::AtomicU64;
@@ -152,6 +153,8 @@ pub trait Board {
     fn read<R>(&self, at: Place, f: impl FnOnce(*const u8) -> R) -> R;
     /// Writes payload, whose only user the protocol has made this rank.
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
+    /// Where large payloads lie in their areas.
+    fn rotation(&self) -> Rotation;
     /// Reserves and pre-faults the memory that `need` names in `area`; cheap when that was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
 

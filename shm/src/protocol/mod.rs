@@ -45,6 +45,7 @@ mod publish;
 pub mod request_buffers;
 mod request_queue;
 mod reuse;
+pub mod rotation;
 mod scratch;
 pub mod shared_result;
 pub mod signature;

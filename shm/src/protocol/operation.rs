@@ -3,6 +3,7 @@
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Call;
 use super::patience::Patience;
+use super::pieces::Pieces;
 use super::scratch::Scratch;
 use super::step::Step;
 use super::wait_counts::WaitCounts;
@@ -121,6 +122,16 @@ impl<'a, B: Board> Operation<'a, B> {
         let mark = word::entered(self.epoch, self.hash);
         self.board.line(self.slot, self.me).entered.store(mark, SyncPoint::CallRelease.order());
         self.board.step(Step::Entered);
+    }
+
+    /// Cuts the payload of the call into pieces, at their place in deposits.
+    pub(super) fn pieces(&self, target_bytes: usize, most: usize) -> Pieces {
+        Pieces::of(self.call, target_bytes, most).after(self.base(self.call.bytes()))
+    }
+
+    /// Bytes in deposits before those of at most `bytes`.
+    pub(super) fn base(&self, bytes: usize) -> usize {
+        self.board.rotation().base(self.epoch / AREAS as u64, bytes)
     }
 
     /// Uses the fold words of the slot instead of those of the area, for an operation without payload in an area. So as many of

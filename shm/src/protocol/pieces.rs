@@ -19,6 +19,8 @@ pub struct Pieces {
     pub element_bytes: usize,
     /// Bytes per element of an accumulator.
     pub accumulator_bytes: usize,
+    /// Bytes before the first piece in a deposit.
+    pub base: usize,
 }
 
 impl Pieces {
@@ -29,7 +31,7 @@ impl Pieces {
         let line = 64 >> element_bytes.trailing_zeros().min(6);
         let elements = (target_bytes / element_bytes).max(count.div_ceil(most)).max(1).next_multiple_of(line);
         let number = count.div_ceil(elements).max(1);
-        Pieces { elements, number, count, element_bytes, accumulator_bytes: element_bytes }
+        Pieces { elements, number, count, element_bytes, accumulator_bytes: element_bytes, base: 0 }
     }
 
     /// Cuts the payload of `call` as [`Pieces::cut`] does.
@@ -46,10 +48,16 @@ impl Pieces {
             count: call.count,
             element_bytes: call.element_bytes,
             accumulator_bytes: call.prepared.accumulator_bytes,
+            base: 0,
         }
     }
 
-    /// Bytes before piece `i`.
+    /// The same pieces, in a deposit after `base` bytes.
+    pub(super) fn after(self, base: usize) -> Self {
+        Pieces { base, ..self }
+    }
+
+    /// Bytes before piece `i` in the whole payload.
     pub fn offset(&self, i: usize) -> usize {
         i * self.elements * self.element_bytes
     }
@@ -61,7 +69,7 @@ impl Pieces {
 
     /// The place of piece `i` of `rank`'s deposit in `area`.
     pub(super) fn deposit(&self, area: usize, rank: usize, i: usize) -> Place {
-        Place::Deposit { area, rank, piece: i, offset: self.offset(i), bytes: self.bytes(i) }
+        Place::Deposit { area, rank, piece: i, offset: self.base + self.offset(i), bytes: self.bytes(i) }
     }
 
     /// The place of chunk `i` of the accumulator of `area`.

@@ -39,7 +39,7 @@ pub(super) enum Stores {
 impl StorePace {
     /// The stores for the next deposit, of `bytes`.
     pub(super) fn begin(&mut self, bytes: usize) -> Stores {
-        if bytes < LEAST_BYTES || !kernels::far_stores_are_slow() {
+        if bytes < LEAST_BYTES || !kernels::taking_lines_is_slow() {
             return Stores::Ordinary;
         }
         self.next(now_ns())

@@ -9,6 +9,7 @@ use earlybird_shm::model::{spins, words};
 use earlybird_shm::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOTS, Watch};
 use earlybird_shm::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
 use earlybird_shm::protocol::payload;
+use earlybird_shm::protocol::rotation::Rotation;
 use earlybird_shm::protocol::step::Step;
 use earlybird_shm::protocol::word::PoisonWord;
 use earlybird_shm::sync::{AtomicU64, Ordering};
@@ -247,6 +248,9 @@ impl Board for Heap {
     }
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R {
         self.cell(at).with_mut(|p| f(p.cast()))
+    }
+    fn rotation(&self) -> Rotation {
+        Rotation::NONE
     }
     fn reserve(&self, _area: usize, need: Need) -> Result<(), Error> {
         assert!(need.accumulator.max(need.deposit) <= PIECES * 64, "a model has {PIECES} pieces of 64 bytes: {need:?}");

@@ -115,7 +115,7 @@ fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<
 fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let hash = op.hash;
-    let pieces = Pieces::of(call, PIECE_BYTES, word::MAX_PIECES);
+    let pieces = op.pieces(PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
     line.entered.store(word::entered(epoch, hash), SyncPoint::CallRelease.order());
     board.step(Step::Entered);

@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 16 * 1024 };
 const WHOLE: usize = 1;
 
 pub(super) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
-    Pieces::of(op.call, CHUNK_BYTES, CHUNKS)
+    op.pieces(CHUNK_BYTES, CHUNKS)
 }
 
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {

@@ -37,7 +37,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<()
 pub(in crate::protocol) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
     let least = if cfg!(earlybird_loom) { 64 } else { 4 * 1024 };
     let most = CHUNKS.min(word::MAX_PIECES);
-    Pieces::of(op.call, (op.call.bytes() / 16).clamp(least, 32 * 1024), most)
+    op.pieces((op.call.bytes() / 16).clamp(least, 32 * 1024), most)
 }
 
 /// Deposits this rank's contribution, announced chunk by chunk.
