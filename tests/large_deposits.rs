@@ -1,0 +1,101 @@
+//! Calls of many sizes one after the other, between those that go from place to place in their area and those that stay: every
+//! element of every result, by every algorithm, on ranks that come at different times.
+
+mod common;
+
+use common::{Job, Player, dawdle, mix};
+use earlybird::{Communicator, FoldOrder, Op};
+use earlybird_shm::Collective;
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[("sizes", sizes)]);
+}
+
+const CALLS: u64 = 600;
+/// Bytes of a block: beside the marks, on the fast path, then deposits that go around, and longer ones.
+const BYTES: [usize; 8] = [8, 4096, 32 << 10, 33 << 10, 40_000, 64 << 10, 100_000, 200_000];
+const COLLECTIVES: [Collective; 6] = [
+    Collective::AllReduce,
+    Collective::Broadcast,
+    Collective::AllGather,
+    Collective::AllToAll,
+    Collective::ReduceScatter,
+    Collective::Scan,
+];
+
+/// Element `i` of what rank `from` has for rank `to` in a call.
+fn value(call: u64, from: usize, to: usize, i: usize) -> u64 {
+    mix(call << 40 | (from as u64) << 32 | (to as u64) << 24 | i as u64) >> 8
+}
+
+fn block(call: u64, from: usize, to: usize, count: usize) -> Vec<u64> {
+    (0..count).map(|i| value(call, from, to, i)).collect()
+}
+
+fn sum(call: u64, from: std::ops::Range<usize>, to: usize, count: usize) -> Vec<u64> {
+    (0..count).map(|i| from.clone().map(|rank| value(call, rank, to, i)).sum()).collect()
+}
+
+fn sizes(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (rank, ranks) = (comm.rank(), comm.size());
+    for call in 0..CALLS {
+        let drawn = mix(call);
+        let collective = COLLECTIVES[drawn as usize % COLLECTIVES.len()];
+        let count = BYTES[(drawn >> 8) as usize % BYTES.len()] / size_of::<u64>();
+        let algorithms = collective.traits().algorithms;
+        let algorithm = algorithms[(drawn >> 16) as usize % algorithms.len()];
+        comm.set_algorithm(algorithm).unwrap();
+        comm.set_order([FoldOrder::Arrival, FoldOrder::Rank][(drawn >> 24) as usize % 2]).unwrap();
+        dawdle(rank, call, 200);
+        let mine = block(call, rank, 0, count);
+        let to_all = || (0..ranks).flat_map(|to| block(call, rank, to, count)).collect::<Vec<u64>>();
+        let (mut one, mut all) = (vec![0; count], vec![0; count * ranks]);
+        let (got, expected) = match collective {
+            Collective::AllReduce => {
+                comm.all_reduce_into(&mine, &mut one, Op::Sum).unwrap();
+                (one, sum(call, 0..ranks, 0, count))
+            }
+            Collective::Broadcast => {
+                let root = drawn as usize % ranks;
+                one.copy_from_slice(&mine);
+                comm.process_at_rank(root).broadcast_into(&mut one).unwrap();
+                (one, block(call, root, 0, count))
+            }
+            Collective::AllGather => {
+                comm.all_gather_into(&mine, &mut all).unwrap();
+                (all, (0..ranks).flat_map(|from| block(call, from, 0, count)).collect())
+            }
+            Collective::AllToAll => {
+                comm.all_to_all_into(&to_all(), &mut all).unwrap();
+                (all, (0..ranks).flat_map(|from| block(call, from, rank, count)).collect())
+            }
+            Collective::ReduceScatter => {
+                comm.reduce_scatter_block_into(&to_all(), &mut one, Op::Sum).unwrap();
+                (one, sum(call, 0..ranks, rank, count))
+            }
+            _ => {
+                comm.scan_into(&mine, &mut one, Op::Sum).unwrap();
+                (one, sum(call, 0..rank + 1, 0, count))
+            }
+        };
+        let wrong = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+        assert_eq!(
+            wrong, None,
+            "element of call {call}, {collective:?} by {algorithm:?}, {count} elements, rank {rank}"
+        );
+    }
+    player.say("done");
+}
+
+#[test]
+fn two_ranks() {
+    Job::new("sizes", 2).run();
+}
+
+#[test]
+fn three_ranks() {
+    Job::new("sizes", 3).run();
+}
