@@ -39,18 +39,23 @@ impl<B: Board> Operation<'_, B> {
     }
 
     fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
-        if !self.patience.oversubscribed && !self.has_pending() {
-            let [tight, paused] = pace::looks();
-            for round in 0..tight + paused {
-                if round > tight {
-                    core::hint::spin_loop();
-                }
-                if let Some(found) = look(self.board) {
-                    return Ok(found);
-                }
-            }
+        if let Some(found) = self.spin(pace::looks(), look) {
+            return Ok(found);
         }
         self.wait_long(wake, look)
+    }
+
+    /// Looks some times without a pause and then some with one, if this rank has a CPU of its own and nothing else to see to.
+    fn spin<T>(&mut self, [tight, paused]: [u32; 2], look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
+        if self.patience.oversubscribed || self.has_pending() {
+            return None;
+        }
+        (0..tight + paused).find_map(|round| {
+            if round > tight {
+                core::hint::spin_loop();
+            }
+            look(self.board)
+        })
     }
 
     #[cold]
@@ -102,7 +107,12 @@ impl<B: Board> Operation<'_, B> {
             }
             match self.patience.next(waited_ns) {
                 _ if moved => {}
-                pace::Next::Yield => board.yield_now(),
+                pace::Next::Yield => {
+                    board.yield_now();
+                    if let Some(found) = self.spin(pace::looks_after_yield(), look) {
+                        break Ok(found);
+                    }
+                }
                 pace::Next::Sleep { most_ns } if sleeps => {
                     board.watch(Watch::Hold);
                     if let Some(found) = self.sleep(most_ns.min(SLEEP_NS), look) {
