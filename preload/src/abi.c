@@ -111,6 +111,8 @@ int eb_set_status(MPI_Status *status, int code)
 MPI_Comm eb_comm_f2c(MPI_Fint handle) { return PMPI_Comm_f2c(handle); }
 MPI_Datatype eb_type_f2c(MPI_Fint handle) { return PMPI_Type_f2c(handle); }
 MPI_Op eb_op_f2c(MPI_Fint handle) { return PMPI_Op_f2c(handle); }
+MPI_Fint eb_type_c2f(MPI_Datatype handle) { return PMPI_Type_c2f(handle); }
+MPI_Fint eb_op_c2f(MPI_Op handle) { return PMPI_Op_c2f(handle); }
 MPI_Fint eb_request_c2f(MPI_Request handle) { return PMPI_Request_c2f(handle); }
 MPI_Request eb_request_f2c(MPI_Fint handle) { return PMPI_Request_f2c(handle); }
 MPI_Info eb_info_f2c(MPI_Fint handle) { return PMPI_Info_f2c(handle); }

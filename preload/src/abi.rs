@@ -185,6 +185,7 @@ unsafe extern "C" {
         comm: Handle,
         status: RecvPtr,
     ) -> c_int;
+    pub fn PMPI_Op_free(op: *mut Handle) -> c_int;
     pub fn PMPI_Op_commutative(op: Handle, commutes: *mut c_int) -> c_int;
     pub fn PMPI_Reduce_local(left: SendPtr, right: RecvPtr, n: c_int, dtype: Handle, op: Handle) -> c_int;
     pub fn PMPI_Type_get_true_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
@@ -207,6 +208,8 @@ unsafe extern "C" {
     pub fn eb_comm_f2c(handle: c_int) -> Handle;
     pub fn eb_type_f2c(handle: c_int) -> Handle;
     pub fn eb_op_f2c(handle: c_int) -> Handle;
+    pub fn eb_type_c2f(handle: Handle) -> c_int;
+    pub fn eb_op_c2f(handle: Handle) -> c_int;
     pub fn eb_request_c2f(handle: Handle) -> c_int;
     pub fn eb_request_f2c(handle: c_int) -> Handle;
     #[cfg(persistent)]

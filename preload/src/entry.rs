@@ -5,6 +5,7 @@ use crate::abi::{self, Handle, constants};
 use crate::call::{MpiCall, NewRequest};
 use crate::data_movement::{blocks, blocks_of_types, elements};
 use crate::functions::{MpiFunction, for_each_function};
+use crate::kept_handles::{self, HandleKind};
 use crate::{
     comm_cache, data_movement, forwarded, persistent, progress, reductions, settings, stderr, summary, under_way,
 };
@@ -123,6 +124,26 @@ pub unsafe extern "C" fn request_free(request: *mut Handle) -> c_int {
         persistent::free(request);
         abi::PMPI_Request_free(request)
     }
+}
+
+/// The MPI function of this name.
+///
+/// # Safety
+/// The caller keeps the rules of the MPI standard.
+#[unsafe(export_name = "MPI_Op_free")]
+pub unsafe extern "C" fn op_free(op: *mut Handle) -> c_int {
+    // SAFETY: by the caller's contract.
+    unsafe { kept_handles::free(HandleKind::Op, op) }
+}
+
+/// The MPI function of this name.
+///
+/// # Safety
+/// The caller keeps the rules of the MPI standard.
+#[unsafe(export_name = "MPI_Type_free")]
+pub unsafe extern "C" fn type_free(dtype: *mut Handle) -> c_int {
+    // SAFETY: by the caller's contract.
+    unsafe { kept_handles::free(HandleKind::Type, dtype) }
 }
 
 /// The MPI function of this name. Prints the summary, if the settings ask for it, and frees all communicators.

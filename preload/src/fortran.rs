@@ -5,7 +5,10 @@
 #![allow(unsafe_code)]
 
 #[cfg(open_mpi)]
-use crate::abi::{self, Handle, constants, eb_comm_f2c, eb_op_f2c, eb_request_c2f, eb_request_f2c, eb_type_f2c};
+use crate::abi::{
+    self, Handle, constants, eb_comm_f2c, eb_op_c2f, eb_op_f2c, eb_request_c2f, eb_request_f2c, eb_type_c2f,
+    eb_type_f2c,
+};
 use crate::entry;
 #[cfg(open_mpi)]
 use crate::functions::for_each_function;
@@ -183,6 +186,21 @@ define_fortran_functions!(REQUEST_FREE request_free (request: *mut c_int) {
     code
 });
 
+#[cfg(open_mpi)]
+define_fortran_functions!(OP_FREE op_free (op: *mut c_int) {
+    let mut handle = eb_op_f2c(*op);
+    let code = entry::op_free(&mut handle);
+    *op = eb_op_c2f(handle);
+    code
+});
+#[cfg(open_mpi)]
+define_fortran_functions!(TYPE_FREE type_free (dtype: *mut c_int) {
+    let mut handle = eb_type_f2c(*dtype);
+    let code = entry::type_free(&mut handle);
+    *dtype = eb_type_c2f(handle);
+    code
+});
+
 /// The functions of MPICH's module `mpi_f08` that do not call the C functions: those without buffers. Handles are integers in C too.
 #[cfg(not(open_mpi))]
 mod without_buffers {
@@ -198,4 +216,6 @@ mod without_buffers {
     define_fortran!("mpi_start_f08_"; (request: *mut Handle) entry::start(request));
     define_fortran!("mpi_startall_f08_"; (count: *const c_int, requests: *mut Handle) entry::startall(*count, requests));
     define_fortran!("mpi_request_free_f08_"; (request: *mut Handle) entry::request_free(request));
+    define_fortran!("mpi_op_free_f08_"; (op: *mut Handle) entry::op_free(op));
+    define_fortran!("mpi_type_free_f08_"; (dtype: *mut Handle) entry::type_free(dtype));
 }

@@ -20,6 +20,7 @@ mod functions;
 mod handles;
 mod init;
 mod intercepted;
+mod kept_handles;
 mod messages;
 mod new_call;
 mod non_blocking;

@@ -8,7 +8,7 @@ use crate::intercepted::InterceptedComm;
 use crate::prepared::{CallBytes, PreparedCall, RequestBuffers};
 use crate::row::CallMemory;
 use crate::{comm_cache, non_blocking, persistent};
-use earlybird::{BorrowedBytes, CollectiveArgs, Counts, DType, Op};
+use earlybird::{BorrowedBytes, CollectiveArgs, Counts, Datatype, SharedReduceOp};
 
 /// The description of a call that does not block; the counts are in elements of `dtype`.
 pub struct NewCall<'a> {
@@ -17,8 +17,8 @@ pub struct NewCall<'a> {
     pub comm: Handle,
     pub root: Option<usize>,
     pub counts: Counts<'a>,
-    pub dtype: DType,
-    pub op: Op,
+    pub dtype: Datatype,
+    pub op: SharedReduceOp,
 }
 
 impl NewCall<'_> {
@@ -45,8 +45,8 @@ impl NewCall<'_> {
         let copy = send.filter(|_| buffers.copy_from.is_some());
         // SAFETY: M of `prepared`; the two lie apart, and vectors stay where they are when `buffers` moves.
         let bytes: CallBytes =
-            unsafe { BorrowedBytes::new(send.map(<*mut [u8]>::cast_const), recv, self.dtype.into(), buffers) };
-        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, self.op);
+            unsafe { BorrowedBytes::new(send.map(<*mut [u8]>::cast_const), recv, self.dtype, buffers) };
+        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, &self.op);
         let call = self.intercepted.comm.init(args)?;
         Ok(PreparedCall::new(call, copy, (self.function, self.comm), entry))
     }

@@ -8,24 +8,25 @@ use crate::completion::Completion;
 use crate::intercepted::CommEntry;
 use crate::prepared::PreparedCall;
 use crate::under_way;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A persistent call that was not freed.
 struct PersistentCall {
-    request: Handle,
     receive: Arc<Completion>,
     /// `None` while it is under way.
     inactive: Option<Box<PreparedCall>>,
     entry: Arc<CommEntry>,
 }
 
-static CALLS: Mutex<Vec<PersistentCall>> = Mutex::new(Vec::new());
-/// The length of the list: most programs have no persistent calls.
+/// The calls by their requests.
+static CALLS: Mutex<BTreeMap<Handle, PersistentCall>> = Mutex::new(BTreeMap::new());
+/// The number of calls: most programs have no persistent calls.
 static LEN: AtomicUsize = AtomicUsize::new(0);
 
-fn calls() -> MutexGuard<'static, Vec<PersistentCall>> {
+fn calls() -> MutexGuard<'static, BTreeMap<Handle, PersistentCall>> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -50,7 +51,7 @@ pub unsafe fn create(call: Box<PreparedCall>, request: *mut Handle) -> CallResul
     let entry = call.entry.clone();
     entry.persistent_requests.fetch_add(1, Relaxed);
     let mut calls = calls();
-    calls.push(PersistentCall { request, receive, inactive: Some(call), entry });
+    calls.insert(request, PersistentCall { receive, inactive: Some(call), entry });
     LEN.store(calls.len(), Relaxed);
     Ok(())
 }
@@ -64,15 +65,16 @@ pub unsafe fn start(request: *mut Handle) -> Option<c_int> {
     if is_empty() {
         return None;
     }
+    // SAFETY: by the caller's contract.
+    let handle = unsafe { *request };
     let (mut call, receive) = {
         let mut calls = calls();
-        // SAFETY: by the caller's contract.
-        let found = calls.iter_mut().find(|call| call.request == unsafe { *request })?;
+        let found = calls.get_mut(&handle)?;
         (found.inactive.take()?, found.receive.clone())
     };
     if let Err(failure) = call.start() {
         let code = call.return_code(Err(failure));
-        put_back(&receive, call);
+        put_back(handle, &receive, call);
         return Some(code);
     }
     // SAFETY: MPI runs; a persistent receive that is inactive.
@@ -81,16 +83,16 @@ pub unsafe fn start(request: *mut Handle) -> Option<c_int> {
         call,
         Box::new(move |call, result| {
             let code = call.return_code(result);
-            put_back(&receive, call);
+            put_back(handle, &receive, call);
             receive.complete(code != 0);
         }),
     );
     Some(code)
 }
 
-/// Makes a call inactive; one that was freed meanwhile is dropped.
-fn put_back(receive: &Arc<Completion>, call: Box<PreparedCall>) {
-    if let Some(found) = calls().iter_mut().find(|found| Arc::ptr_eq(&found.receive, receive)) {
+/// Makes the call of this request inactive; one that was freed meanwhile is dropped, though another call may have its request's handle.
+fn put_back(request: Handle, receive: &Arc<Completion>, call: Box<PreparedCall>) {
+    if let Some(found) = calls().get_mut(&request).filter(|found| Arc::ptr_eq(&found.receive, receive)) {
         found.inactive = Some(call);
     }
 }
@@ -106,8 +108,7 @@ pub unsafe fn free(request: *const Handle) {
     let freed = {
         let mut calls = calls();
         // SAFETY: by the caller's contract.
-        let found = calls.iter().position(|call| call.request == unsafe { *request });
-        let freed = found.map(|at| calls.swap_remove(at));
+        let freed = calls.remove(unsafe { &*request });
         LEN.store(calls.len(), Relaxed);
         freed
     };

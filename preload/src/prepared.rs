@@ -78,6 +78,11 @@ impl PreparedCall {
         Ok(self.call.start()?)
     }
 
+    /// Returns whether the call has ended by what is known; `try_end` makes progress in all calls of the communicator.
+    pub fn has_ended(&self) -> bool {
+        self.call.has_ended()
+    }
+
     /// Returns the result of the call if it has ended, after delivering it.
     pub fn try_end(&mut self) -> Option<CallResult> {
         match self.call.try_wait() {

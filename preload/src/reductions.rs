@@ -88,7 +88,7 @@ unsafe fn reduce(
     };
     let type_op = intercepted.type_ops.find((dtype, op));
     let is_startable = type_op.is_some_and(|known| known.dtype.layout == ElementLayout::Same);
-    if call.request.is_some() && !is_startable {
+    if call.request.is_some() && type_op.is_some() && !is_startable {
         return call.forward(ForwardReason::NonBlocking, count, dtype);
     }
     let (rank, is_root) = (intercepted.rank, root.is_none_or(|root| root == intercepted.rank));
@@ -107,7 +107,8 @@ unsafe fn reduce(
     let Some(&TypeOp { dtype: known, reduced, op }) = type_op else {
         // SAFETY: by the caller's contract.
         return unsafe {
-            reduce_by_mpi(call.function, call.comm, intercepted, buffers, elements, root, counts, (dtype, op))
+            let (function, comm, request) = (call.function, call.comm, call.request);
+            reduce_by_mpi((function, comm, request), intercepted, buffers, elements, root, counts, (dtype, op))
         };
     };
     let bytes = elements * known.bytes;
@@ -129,16 +130,14 @@ unsafe fn reduce(
     })
 }
 
-/// Runs a reduction with a type or an operator that earlybird does not have, whose elements MPI folds, or forwards it. Elements that
+/// Runs or starts a reduction with a type or an operator that earlybird does not have, whose elements MPI folds, or forwards it. Elements that
 /// are too large for earlybird are found by all ranks before anything is shared; the call is then forwarded.
 ///
 /// # Safety
 /// The contract of `reduce`.
 #[cold]
-#[allow(clippy::too_many_arguments)]
 unsafe fn reduce_by_mpi(
-    function: MpiFunction,
-    comm: Handle,
+    (function, comm, request): (MpiFunction, Handle, Option<NewRequest>),
     intercepted: &'static InterceptedComm,
     buffers: ReductionBuffers,
     count: usize,
@@ -146,7 +145,7 @@ unsafe fn reduce_by_mpi(
     counts: Counts<'_>,
     (dtype, op): (Handle, Handle),
 ) -> Option<c_int> {
-    let call = MpiCall { function, comm, request: None };
+    let call = MpiCall { function, comm, request };
     let reason = match (intercepted.handles.op(op), intercepted.handles.dtype(dtype)) {
         (OpKind::User, _) => ForwardReason::UserOp,
         (OpKind::Predefined(predefined), Some(known)) if known.is_folded_by_mpi(predefined) => ForwardReason::TypeAndOp,
@@ -161,7 +160,13 @@ unsafe fn reduce_by_mpi(
     let is_root = root.is_none_or(|root| root == intercepted.rank);
     let result = check_not_in_place(!is_root && buffers.is_in_place());
     // SAFETY: by the caller's contract.
-    match result.and_then(|()| unsafe { reduction.run(buffers, call.collective(), root, counts) }) {
+    let result = result.and_then(|()| unsafe {
+        match request {
+            None => reduction.run(buffers, call.collective(), root, counts),
+            Some(request) => reduction.begin(buffers, function, root, counts, request),
+        }
+    });
+    match result {
         Err(CallFailure::Earlybird(Error::Unsupported { .. })) => call.forward(reason, count as i64, dtype),
         result => {
             summary::count_intercepted(call.function, reduction.bytes());
@@ -256,7 +261,7 @@ impl Reduction<'_> {
             }
         };
         let Reduction { intercepted, root, counts, dtype, op, .. } = self;
-        let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
+        let new = NewCall { intercepted, function, comm, root, counts, dtype: dtype.into(), op: op.into() };
         // SAFETY: by the caller's contract.
         unsafe {
             new.begin(
@@ -286,8 +291,8 @@ pub unsafe fn barrier(call: MpiCall) -> Option<c_int> {
         None => intercepted.comm.barrier().map_err(CallFailure::from),
         Some(request) => {
             let recv = CallMemory::Borrowed(ptr::null_mut(), 0);
-            let (function, comm, counts, dtype) = (call.function, call.comm, Counts::Uniform, DType::U8);
-            let new = NewCall { intercepted, function, comm, root: None, counts, dtype, op: Op::Sum };
+            let (function, comm, counts, dtype) = (call.function, call.comm, Counts::Uniform, DType::U8.into());
+            let new = NewCall { intercepted, function, comm, root: None, counts, dtype, op: Op::Sum.into() };
             // SAFETY: by the caller's contract.
             unsafe { new.begin(RequestBuffers { send: None, recv, copy_from: None, deliver_to: None }, request) }
         }

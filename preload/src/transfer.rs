@@ -148,7 +148,7 @@ impl Transfer {
         };
         let (recv, deliver_to) = recv.into_call_memory()?;
         let counts = block_bytes.counts();
-        let new = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
+        let new = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8.into(), op: Op::Sum.into() };
         // SAFETY: by the caller's contract.
         unsafe { new.begin(RequestBuffers { send, recv, copy_from, deliver_to }, request) }
     }

@@ -7,8 +7,9 @@
 use crate::call::CallResult;
 use crate::prepared::PreparedCall;
 use crate::waits;
+use std::collections::VecDeque;
 use std::ffi::c_int;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 /// Completes the request of a call that has ended with this result.
 type OnEnd = Box<dyn FnOnce(Box<PreparedCall>, CallResult) + Send>;
@@ -18,27 +19,62 @@ struct UnderWay {
     on_end: OnEnd,
 }
 
-static CALLS: Mutex<Vec<UnderWay>> = Mutex::new(Vec::new());
+/// The calls of one communicator, at least one, in the order in which they were started.
+type CommCalls = VecDeque<UnderWay>;
 
-fn calls() -> MutexGuard<'static, Vec<UnderWay>> {
+static CALLS: Mutex<Vec<CommCalls>> = Mutex::new(Vec::new());
+
+/// The calls of a communicator, from the first that has not ended, of which any may end next: as many as have their contributions in
+/// the memory of a node at a time. A later call cannot end before one of them, but for one over several nodes, which is found to have
+/// ended with them.
+const MAY_END: usize = 8;
+
+fn calls() -> MutexGuard<'static, Vec<CommCalls>> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl UnderWay {
-    /// Completes the request if the call has ended; returns a call that has not.
-    fn advance(mut self) -> Option<UnderWay> {
-        let Some(result) = self.call.try_end() else { return Some(self) };
-        (self.on_end)(self.call, result);
-        None
+/// Puts calls of one communicator behind those that it has under way.
+fn append(calls: &mut Vec<CommCalls>, mut started: CommCalls) {
+    let entry = |calls: &CommCalls| calls.front().map(|first| Arc::as_ptr(&first.call.entry));
+    match calls.iter_mut().find(|calls| entry(calls) == entry(&started)) {
+        Some(calls) => calls.append(&mut started),
+        None => calls.push(started),
     }
 }
 
+/// Asks those calls of a communicator that may end next, in order, and hands over each that has ended; returns how many have. So a
+/// step costs the same however many calls are under way. `try_end` is told whether it asks the first call.
+fn take_ended<C, R>(
+    calls: &mut VecDeque<C>,
+    mut try_end: impl FnMut(&mut C, bool) -> Option<R>,
+    mut on_end: impl FnMut(C, R),
+) -> usize {
+    let (mut under_way, mut ended) = (0, 0);
+    while under_way < MAY_END
+        && let Some(call) = calls.get_mut(under_way)
+    {
+        match try_end(call, under_way == 0) {
+            None => under_way += 1,
+            Some(result) => {
+                ended += 1;
+                if let Some(call) = calls.remove(under_way) {
+                    on_end(call, result);
+                }
+            }
+        }
+    }
+    ended
+}
+
 /// Makes progress in a call that was started until it has ended, and calls `on_end` then, perhaps at once.
-pub fn complete_later(call: Box<PreparedCall>, on_end: OnEnd) {
+pub fn complete_later(mut call: Box<PreparedCall>, on_end: OnEnd) {
     static REGISTERED: Once = Once::new();
-    if let Some(call) = (UnderWay { call, on_end }).advance() {
-        calls().push(call);
-        REGISTERED.call_once(|| waits::register(make_progress));
+    match call.try_end() {
+        Some(result) => on_end(call, result),
+        None => {
+            append(&mut calls(), VecDeque::from([UnderWay { call, on_end }]));
+            REGISTERED.call_once(|| waits::register(make_progress));
+        }
     }
 }
 
@@ -50,15 +86,49 @@ pub fn stop() {
 /// Completes the requests of calls that have ended; returns how many. The list is empty meanwhile for MPI's calls of this function while
 /// it waits inside this one.
 unsafe extern "C" fn make_progress() -> c_int {
-    let before = std::mem::take(&mut *calls());
+    let mut before = std::mem::take(&mut *calls());
     if before.is_empty() {
         return 0;
     }
-    let count = before.len();
-    let mut left: Vec<UnderWay> = before.into_iter().filter_map(UnderWay::advance).collect();
-    let ended = count - left.len();
+    // A question to the first call makes progress in all of its communicator.
+    let try_end = |asked: &mut UnderWay, is_first| match is_first || asked.call.has_ended() {
+        true => asked.call.try_end(),
+        false => None,
+    };
+    let mut ended = 0;
+    before.retain_mut(|calls| {
+        ended += take_ended(calls, try_end, |done, result| (done.on_end)(done.call, result));
+        !calls.is_empty()
+    });
     let mut calls = calls();
-    left.append(&mut calls);
-    *calls = left;
+    std::mem::replace(&mut *calls, before).into_iter().for_each(|started| append(&mut calls, started));
     ended as c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_questions_for_a_call_do_not_grow_with_the_calls_under_way() {
+        for number in [10, 100, 1000] {
+            let (mut calls, mut asked, mut ended) = (VecDeque::from_iter(0..number), 0, 0);
+            for last in 0..number {
+                // One call has ended since the last step.
+                let may_end = |call: &mut usize, _| {
+                    asked += 1;
+                    (*call <= last).then_some(())
+                };
+                assert_eq!(take_ended(&mut calls, may_end, |call, ()| ended += usize::from(call == last)), 1);
+            }
+            assert!(ended == number && calls.is_empty() && asked <= number * (1 + MAY_END), "{number}: {asked}");
+        }
+    }
+
+    #[test]
+    fn a_call_need_not_wait_for_those_before() {
+        let (mut calls, mut ended) = (VecDeque::from_iter(0..10), Vec::new());
+        take_ended(&mut calls, |call, _| (*call != 0).then_some(()), |call, ()| ended.push(call));
+        assert_eq!((ended, calls), (Vec::from_iter(1..10), VecDeque::from([0])));
+    }
 }

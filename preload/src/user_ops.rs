@@ -4,18 +4,26 @@
 
 use crate::abi::{self, Handle, constants, query};
 use crate::block::Block;
-use crate::buffers::ReductionBuffers;
-use crate::call::{CallFailure, CallResult};
+use crate::buffers::{ReductionBuffers, check_address};
+use crate::call::{CallFailure, CallResult, NewRequest};
+use crate::functions::MpiFunction;
+use crate::handles::OpKind;
 use crate::intercepted::InterceptedComm;
-use earlybird::{BytesOp, Collective, CollectiveArgs, Counts};
+use crate::kept_handles::{HandleKind, KeptHandle};
+use crate::new_call::NewCall;
+use crate::prepared::RequestBuffers;
+use crate::row::Row;
+use earlybird::{BytesOp, Collective, CollectiveArgs, Counts, SharedReduceOp};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 /// An intercepted reduction whose elements MPI folds.
 pub struct MpiFoldedReduction {
     intercepted: &'static InterceptedComm,
-    op: Handle,
+    comm: Handle,
     is_commutative: bool,
     block: Block,
+    fold: MpiFold,
 }
 
 impl MpiFoldedReduction {
@@ -34,7 +42,9 @@ impl MpiFoldedReduction {
         }
         // SAFETY: MPI runs and the operator is the caller's; writes one int.
         let is_commutative = query(|flag| unsafe { abi::PMPI_Op_commutative(op, flag) })? != 0;
-        Some(MpiFoldedReduction { intercepted, op, is_commutative, block })
+        // Elements are packed for this process alone, perhaps when the call's communicator has been freed.
+        let fold = MpiFold { op, element: Block { comm: constants().comm_self, ..block.with_count(1) } };
+        Some(MpiFoldedReduction { intercepted, comm, is_commutative, block, fold })
     }
 
     /// Bytes of a block.
@@ -53,8 +63,8 @@ impl MpiFoldedReduction {
         root: Option<usize>,
         counts: Counts<'_>,
     ) -> CallResult {
-        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
-        let op = self.fold_op(&layout)?;
+        let comm = &self.intercepted.comm;
+        let op = self.fold_op(())?;
         let [sent, received] = [buffers.sent, buffers.received].map(|count| self.block.with_count(count));
         let mut values = vec![0; sent.bytes()];
         // SAFETY: by the caller's contract; the vector is as long as the signature.
@@ -71,26 +81,73 @@ impl MpiFoldedReduction {
         unsafe { received.copy_out(&result, buffers.recv) }
     }
 
-    /// Returns the operator for earlybird. If MPI fails to fold, the call fails on every rank, as with an operator that panics.
+    /// Makes a request of the reduction on copies of the elements, packed; the result is copied to the receive buffer in the end. The
+    /// operator runs wherever the call makes progress: in a thread that is inside a function of MPI.
+    ///
+    /// # Safety
+    /// The contract of `run`; `request` is where the caller wants the request.
+    pub unsafe fn begin(
+        &self,
+        buffers: ReductionBuffers,
+        function: MpiFunction,
+        root: Option<usize>,
+        counts: Counts<'_>,
+        request: NewRequest,
+    ) -> CallResult {
+        let (handles, block) = (self.intercepted.handles, &self.block);
+        let [sent, received] = [buffers.sent, buffers.received].map(|count| block.with_count(count));
+        if block.is_dense {
+            check_address(buffers.contribution(), sent.bytes())?;
+            check_address(buffers.recv, received.bytes())?;
+        }
+        let is_user_op = handles.op(self.fold.op) == OpKind::User;
+        let kept_op = is_user_op.then(|| KeptHandle::new(HandleKind::Op, self.fold.op));
+        let is_derived = handles.dtype(block.dtype).is_none();
+        let kept_type = is_derived.then(|| KeptHandle::new(HandleKind::Type, block.dtype));
+        let op = self.fold_op((kept_op, kept_type))?;
+        let (send, from) = Row::joined(buffers.contribution().cast_mut(), sent).into_copy()?;
+        let (recv, to) = Row::joined(buffers.recv, received).into_copy()?;
+        let (intercepted, comm, dtype) = (self.intercepted, self.comm, op.datatype());
+        let op = SharedReduceOp::User(Arc::new(op));
+        let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
+        // SAFETY: by the caller's contract.
+        unsafe {
+            new.begin(RequestBuffers { send: Some(send), recv, copy_from: Some(from), deliver_to: Some(to) }, request)
+        }
+    }
+
+    /// Returns the operator for earlybird, which holds on to `kept`. If MPI fails to fold, the call fails on every rank, as with an
+    /// operator that panics.
     #[allow(clippy::type_complexity)] // a closure has no name to give it
-    fn fold_op<'a>(
-        &'a self,
-        layout: &'a RowLayout,
-    ) -> Result<BytesOp<impl Fn(&[u8], &mut [u8]) + Sync + 'a>, CallFailure> {
+    fn fold_op<K: Send + Sync>(
+        &self,
+        kept: K,
+    ) -> Result<BytesOp<impl Fn(&[u8], &mut [u8]) + Send + Sync + use<K>>, CallFailure> {
+        let (fold, layout) = (self.fold, RowLayout::new(self.block.dtype)?);
         let fold = move |left: &[u8], right: &mut [u8]| {
-            let result = self.fold(layout, left, right);
+            let _kept = &kept;
+            let result = fold.fold(&layout, left, right);
             assert!(result.is_ok(), "MPI_Reduce_local or packing for it failed: {result:?}");
         };
         Ok(BytesOp::new(self.block.element_bytes, self.is_commutative, fold)?)
     }
+}
 
+/// The means by which MPI folds elements: the operator, and an element in the caller's layout.
+#[derive(Clone, Copy)]
+struct MpiFold {
+    op: Handle,
+    element: Block,
+}
+
+impl MpiFold {
     /// Folds two rows of packed elements into the right one.
     fn fold(&self, layout: &RowLayout, left: &[u8], right: &mut [u8]) -> CallResult {
-        let count = left.len() / self.block.element_bytes;
-        if self.block.is_dense {
+        let count = left.len() / self.element.element_bytes;
+        if self.element.is_dense {
             return self.reduce_local(left.as_ptr().cast(), right.as_mut_ptr().cast(), count);
         }
-        let elements = self.block.with_count(count);
+        let elements = self.element.with_count(count);
         let (bytes, first) = layout.span(count);
         let words = bytes.div_ceil(size_of::<u128>());
         let mut memory = vec![0u128; 2 * words];
@@ -109,7 +166,7 @@ impl MpiFoldedReduction {
     /// `right[i] = left[i] op right[i]`: two rows of elements in the layout of their type.
     fn reduce_local(&self, left: *const c_void, right: *mut c_void, count: usize) -> CallResult {
         // SAFETY: MPI runs; both rows are this library's own and have `count` elements, fewer than an `int` can say.
-        match unsafe { abi::PMPI_Reduce_local(left, right, count as c_int, self.block.dtype, self.op) } {
+        match unsafe { abi::PMPI_Reduce_local(left, right, count as c_int, self.element.dtype, self.op) } {
             0 => Ok(()),
             code => Err(CallFailure::Mpi(code)),
         }

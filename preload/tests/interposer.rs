@@ -122,10 +122,11 @@ fn user_defined_operators_in_rank_order() {
         let program = Program::compile(source);
         for &ranks in RANKS {
             let said = program.is_right(ranks, &[]);
-            for function in ["Allreduce", "Reduce", "Reduce_scatter_block"] {
+            for function in ["Allreduce", "Reduce", "Reduce_scatter_block", "Iallreduce"] {
                 assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
             }
             assert!(!said.contains("a user-defined operator"), "{said}");
+            operators_may_be_freed(&program, source, ranks, &ranks.to_string());
         }
         if source == "user_ops.c" {
             let (large, nodes) = (["large"], [("EARLYBIRD_RANKS_PER_NODE", "2,1")]);
@@ -137,6 +138,16 @@ fn user_defined_operators_in_rank_order() {
         let arrival = [("EARLYBIRD_ORDER", "arrival"), ("EARLYBIRD_ALLREDUCE", "chain:0-")];
         program.is_right_with(RANKS[RANKS.len() - 1], &[], &arrival);
     }
+}
+
+/// Runs a program that frees operators and types while calls use them.
+fn operators_may_be_freed(program: &Program, source: &str, ranks: usize, nodes: &str) {
+    let said = program.is_right_with(ranks, &["frees"], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
+    let in_c = ["Ireduce", "Ireduce_scatter_block", "Iscan", "Iexscan"];
+    for function in ["Iallreduce"].iter().chain(if source == "user_ops.c" { &in_c[..] } else { &[] }) {
+        assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function} on {nodes}: {said}");
+    }
+    assert!(source != "user_ops.c" || said.contains("Allreduce_init"), "{said}");
 }
 
 #[test]
@@ -403,10 +414,11 @@ fn communicators_of_several_nodes() {
         let program = Program::compile(source);
         for &(ranks, nodes) in NODES {
             let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
-            for function in ["Allreduce", "Reduce", "Reduce_scatter_block"] {
+            for function in ["Allreduce", "Reduce", "Reduce_scatter_block", "Iallreduce"] {
                 assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function} on {nodes}: {said}");
             }
             assert!(!said.contains("a user-defined operator"), "{said}");
+            operators_may_be_freed(&program, source, ranks, nodes);
         }
     }
     let program = Program::compile("blocks.c");

@@ -86,6 +86,14 @@ impl Communicator {
         })
     }
 
+    /// Returns whether the call started under this number has ended, by what was found so far: makes no progress.
+    pub(super) fn has_ended(&self, number: u64) -> bool {
+        match &self.between {
+            Some(between) => between.has_ended(number),
+            None => self.node.has_ended(number),
+        }
+    }
+
     /// Releases the call started under this number: it is completed inside later calls.
     pub(super) fn detach(&self, number: u64) {
         if let Some(trace) = &self.trace {

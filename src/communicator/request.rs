@@ -202,6 +202,15 @@ impl<B: BufferOwner> Persistent<'_, B> {
         result.map(|()| true)
     }
 
+    /// Returns whether the call is complete by what this rank has found so far: unlike [`Persistent::try_wait`] it makes no progress.
+    #[doc(hidden)]
+    pub fn has_ended(&self) -> bool {
+        match self.state {
+            State::Started(number) => self.comm.has_ended(number),
+            State::Inactive(_) | State::Moving => true,
+        }
+    }
+
     /// Returns whether a call was started and not yet waited for; its buffers are not available then.
     pub fn is_started(&self) -> bool {
         matches!(self.state, State::Started(_))

@@ -1,9 +1,17 @@
-/* User-defined operators that do not commute, on derived types that differ between ranks: exact results. */
+/* User-defined operators that do not commute, on derived types that differ between ranks: exact results. With `frees`, operators and types
+ * are freed, and others made, while calls use them. */
 #include <mpi.h>
+#if defined(OPEN_MPI)
+#include <mpi-ext.h>
+#define ALLREDUCE_INIT MPIX_Allreduce_init
+#else
+#define ALLREDUCE_INIT MPI_Allreduce_init
+#endif
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int wrong, line_of_first, calls;
 #define MUST(condition)                                                                                               \
@@ -176,6 +184,71 @@ static void large(MPI_Comm comm)
     free(s), free(r), MPI_Op_free(&op), MPI_Type_free(&type);
 }
 
+enum { OTHERS = 16 };
+
+/* Frees an operator and a type that calls under way use, and makes others, which would get their handles if these were free. */
+static void free_early(MPI_Op *op, MPI_Datatype *type, MPI_Op *ops, MPI_Datatype *types)
+{
+    MPI_Op_free(op), MPI_Type_free(type);
+    MUST(*op == MPI_OP_NULL && *type == MPI_DATATYPE_NULL);
+    for (int i = 0; i < OTHERS; i++) {
+        MPI_Op_create(greatest, 1, &ops[i]);
+        MPI_Type_contiguous(3, MPI_DOUBLE, &types[i]), MPI_Type_commit(&types[i]);
+    }
+}
+
+/* Non-blocking calls, and with `frees` a persistent one. The last rank starts them when the others have freed what they use. */
+static void started(MPI_Comm comm, int frees)
+{
+    enum { N = 40, CALLS = 5, STARTS = 3 };
+    int rank, size;
+    MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size);
+    MPI_Datatype type, types[OTHERS];
+    MPI_Op op, ops[OTHERS];
+    MPI_Request requests[CALLS];
+    MPI_Status statuses[CALLS];
+    MPI_Type_contiguous(4, MPI_UINT32_T, &type), MPI_Type_commit(&type);
+    MPI_Op_create(product, 0, &op);
+    int total = N * size;
+    matrix *s = malloc(total * sizeof *s), *r[CALLS];
+    for (int i = 0; i < total; i++) s[i] = of(rank, i);
+    for (int c = 0; c < CALLS; c++) r[c] = malloc(total * sizeof *s), memcpy(r[c], s, total * sizeof *s);
+    if (rank == size - 1) usleep(20000);
+    MPI_Iallreduce(MPI_IN_PLACE, r[0], N, type, op, comm, &requests[0]);
+    MPI_Ireduce(s, r[1], N, type, op, size - 1, comm, &requests[1]);
+    MPI_Ireduce_scatter_block(s, r[2], N, type, op, comm, &requests[2]);
+    MPI_Iscan(s, r[3], N, type, op, comm, &requests[3]);
+    MPI_Iexscan(s, r[4], N, type, op, comm, &requests[4]);
+    if (frees) free_early(&op, &type, ops, types);
+    MPI_Waitall(CALLS, requests, statuses);
+    for (int i = 0; i < N; i++) {
+        matrix all = expected(size, i), own = of(rank, i), to_here = expected(rank + 1, i);
+        matrix mine = expected(size, rank * N + i), before = rank ? expected(rank, i) : own;
+        MUST(SAME(r[0][i], all) && SAME(r[2][i], mine) && SAME(r[3][i], to_here) && SAME(r[4][i], before));
+        MUST(rank == size - 1 ? SAME(r[1][i], all) : SAME(r[1][i], own));
+        MUST(SAME(s[i], own));
+    }
+    if (frees) {
+        for (int i = 0; i < OTHERS; i++) MPI_Op_free(&ops[i]), MPI_Type_free(&types[i]);
+        MPI_Type_contiguous(4, MPI_UINT32_T, &type), MPI_Type_commit(&type);
+        MPI_Op_create(product, 0, &op);
+        ALLREDUCE_INIT(s, r[0], N, type, op, comm, MPI_INFO_NULL, &requests[0]);
+        free_early(&op, &type, ops, types);
+        for (int start = 0; start < STARTS; start++) {
+            for (int i = 0; i < N; i++) s[i] = of(rank, i + start);
+            MPI_Start(&requests[0]);
+            MPI_Wait(&requests[0], &statuses[0]);
+            for (int i = 0; i < N; i++) { matrix all = expected(size, i + start); MUST(SAME(r[0][i], all)); }
+        }
+        MPI_Request_free(&requests[0]);
+        for (int i = 0; i < OTHERS; i++) MPI_Op_free(&ops[i]), MPI_Type_free(&types[i]);
+    } else {
+        MPI_Op_free(&op), MPI_Type_free(&type);
+    }
+    for (int c = 0; c < CALLS; c++) free(r[c]);
+    free(s);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -184,6 +257,7 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "large")) large(MPI_COMM_WORLD);
     matrices(MPI_COMM_WORLD, 0);
     layouts(MPI_COMM_WORLD);
+    started(MPI_COMM_WORLD, argc > 1 && !strcmp(argv[1], "frees"));
     MPI_Comm turned;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
     matrices(turned, 0), layouts(turned);

@@ -27,7 +27,7 @@ program users
   use matrices
   implicit none
   integer, parameter :: n = 500
-  integer :: ierr, rank, ranks, kind, op, i, r, wrong, root, blocks
+  integer :: ierr, rank, ranks, kind, op, i, r, wrong, root, blocks, request
   integer :: mine(2, 2, n), all(2, 2, n), expected(2, 2, n)
   logical :: commutes
   call mpi_init(ierr)
@@ -62,8 +62,15 @@ program users
   all = -1
   call mpi_reduce_scatter_block(mine, all, blocks, kind, op, MPI_COMM_WORLD, ierr)
   if (any(all(:, :, 1:blocks) /= expected(:, :, rank * blocks + 1:(rank + 1) * blocks))) wrong = wrong + 1
+  all = -1
+  call mpi_iallreduce(mine, all, n, kind, op, MPI_COMM_WORLD, request, ierr)
+  ! With any argument, the operator and the type are freed while the call uses them.
+  if (command_argument_count() == 0) call mpi_wait(request, MPI_STATUS_IGNORE, ierr)
   call mpi_op_free(op, ierr)
   call mpi_type_free(kind, ierr)
+  if (op /= MPI_OP_NULL .or. kind /= MPI_DATATYPE_NULL) wrong = wrong + 1
+  call mpi_wait(request, MPI_STATUS_IGNORE, ierr)
+  if (any(all /= expected)) wrong = wrong + 1
   call mpi_finalize(ierr)
   if (wrong /= 0) then
     print '(a,i0,a,i0,a)', 'rank ', rank, ': ', wrong, ' wrong'

@@ -163,6 +163,11 @@ impl NodeComm {
         Ok(ended.map(|ended| self.ended(&mut state, ended)))
     }
 
+    /// Returns whether the call of this number has completed, by what was found so far: makes no progress.
+    pub fn has_ended(&self, number: u64) -> bool {
+        self.lock().is_ok_and(|state| state.member.is_done(number))
+    }
+
     /// Releases the call started under this number: it is completed inside later calls.
     pub fn detach(&self, number: u64) {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(number);

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct RequestQueue {
-    /// Complete requests that are not yet collected.
+    /// Complete requests that are not yet collected, in the order of their numbers.
     pub(super) done: VecDeque<Box<ActiveRequest>>,
     /// Requests that are not complete, in the order of their numbers.
     pub(super) active: VecDeque<Box<ActiveRequest>>,
@@ -53,8 +53,16 @@ impl RequestQueue {
     pub(super) fn keep(&mut self, mut request: Box<ActiveRequest>) {
         match request.detached {
             true => request.release(),
-            false => self.done.push_back(request),
+            false => {
+                let place = self.done.partition_point(|earlier| earlier.id < request.id);
+                self.done.insert(place, request);
+            }
         }
+    }
+
+    /// Removes the call of this number, if it is complete and not yet collected.
+    pub(super) fn take_done(&mut self, id: u64) -> Option<Box<ActiveRequest>> {
+        find(&self.done, id).and_then(|place| self.done.remove(place))
     }
 
     /// Publishes the prefix in this rank's `left` word, unless the group has failed: then operations end without being left.
@@ -65,6 +73,11 @@ impl RequestQueue {
             board.step(Step::Left);
         }
     }
+}
+
+/// The place of the request of this number in a list of the queue.
+pub(super) fn find(requests: &VecDeque<Box<ActiveRequest>>, id: u64) -> Option<usize> {
+    requests.binary_search_by_key(&id, |request| request.id).ok()
 }
 
 impl<B: Board> Pending<B> for RequestQueue {
@@ -84,7 +97,7 @@ impl<B: Board> Pending<B> for RequestQueue {
         while let Some(request) = self.active.get_mut(i) {
             if request.failed.is_some() || !request.progress_now(board, *patience, all_left, counts) {
                 if matches!(request.state, State::Queued) {
-                    // The memory of later requests becomes free no earlier.
+                    // The memory of later requests becomes free no earlier. So a step costs no more than the slots of the ring.
                     break;
                 }
                 i += 1;

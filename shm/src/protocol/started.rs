@@ -5,7 +5,7 @@ use super::board::Board;
 use super::fault;
 use super::member::{Member, mix};
 use super::operation::{RankContext, Report, Stop};
-use super::request_queue::RequestQueue;
+use super::request_queue::find;
 use crate::config::Algorithm;
 
 impl<B: Board> Member<B> {
@@ -22,7 +22,7 @@ impl<B: Board> Member<B> {
         self.counts.moved();
         if self.board.ranks() == 1 {
             request.copy();
-            self.pending.done.push_back(request);
+            self.pending.keep(request);
             return Ok(first);
         }
         // Once for all its operations, in the order of the calls.
@@ -47,6 +47,11 @@ impl<B: Board> Member<B> {
         self.complete(id, Effort::Now)
     }
 
+    /// Returns whether the call of this number is known to be complete; makes no progress.
+    pub fn is_done(&self, id: u64) -> bool {
+        find(&self.pending.done, id).is_some()
+    }
+
     /// Waits until the call of this number is complete or has failed; `None` for a number that no call has or that was taken.
     pub fn finish(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         if !self.pending.is_empty() {
@@ -57,8 +62,7 @@ impl<B: Board> Member<B> {
 
     fn complete(&mut self, id: u64, effort: Effort) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         let Member { board, patience, all_left, counts, pending, epoch, .. } = self;
-        if let Some(i) = pending.done.iter().position(|request| request.id == id) {
-            let request = pending.done.swap_remove_back(i)?;
+        if let Some(request) = pending.take_done(id) {
             let result = match (request.failed, board.ranks()) {
                 (Some(stop), _) => Err(stop),
                 (None, 1) => Ok(Report::ticketless(0, Algorithm::Flat)),
@@ -66,7 +70,7 @@ impl<B: Board> Member<B> {
             };
             return Some((request, result));
         }
-        let i = pending.active.iter().position(|request| request.id == id)?;
+        let i = find(&pending.active, id)?;
         let mut request = pending.active.remove(i)?;
         loop {
             let context = RankContext { board, patience, all_left, counts, pending: pending.as_pending() };
@@ -95,11 +99,10 @@ impl<B: Board> Member<B> {
 
     /// Releases the call of this number: it is completed inside later calls, which then drop its buffers.
     pub fn detach(&mut self, id: u64) {
-        let RequestQueue { done, active, .. } = &mut self.pending;
-        if let Some(i) = done.iter().position(|request| request.id == id) {
-            done.swap_remove_back(i).into_iter().for_each(|mut request| request.release());
-        } else if let Some(request) = active.iter_mut().find(|request| request.id == id) {
-            request.detached = true;
+        if let Some(mut request) = self.pending.take_done(id) {
+            request.release();
+        } else if let Some(i) = find(&self.pending.active, id) {
+            self.pending.active[i].detached = true;
         }
     }
 

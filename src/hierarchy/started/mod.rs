@@ -1,8 +1,8 @@
 //! Calls over several nodes that are started now and completed later.
 //!
-//! A started call is a future over the steps of the blocking one (`begin.rs`), which the communicator polls in every `test`,
-//! `wait` and later call, and the progress engine while a thread waits in another call; it never waits itself. Its data are copies, so
-//! that its owner's buffers are there whatever happens.
+//! A started call is a future over the steps of the blocking one (`begin.rs`). The communicator polls those that may have something to
+//! do (`due.rs`) in every `test`, `wait` and later call, and so does the progress engine while a thread waits in another call. A future
+//! never waits itself. Its data are copies, so that its owner's buffers are there whatever happens.
 //!
 //! ```text
 //! in the node     collect 0 | collect 1              started one after the other as the calls are
@@ -16,6 +16,7 @@
 //! calls started before have ended.
 
 mod begin;
+mod due;
 mod multi_node_comm;
 mod persistent_allreduce;
 mod prepared;

@@ -1,5 +1,6 @@
 //! The queue of started calls, and the blocking calls that wait for it.
 
+use super::due::Due;
 use super::prepared::{Course, Prepared};
 use crate::Error;
 use crate::hierarchy::{Hierarchy, State};
@@ -23,20 +24,26 @@ const LONG_SLEEP: Duration = Duration::from_micros(400);
 /// The end of a started call, with its buffers.
 pub(crate) type TaskCompletion = (Box<Prepared>, Result<(), Error>);
 
+/// A call under way.
 struct Task {
     number: u64,
     prepared: Box<Prepared>,
     /// The number of the call among all calls of the communicator, and the name of the exchange between leaders.
     report: (u64, &'static str),
-    course: Option<Course>,
-    result: Result<(), Error>,
+    course: Course,
+    /// True if its request was dropped: no caller takes its result.
+    is_released: bool,
 }
 
 /// The started calls of a communicator, in their order.
 #[derive(Default)]
 pub(crate) struct Queue {
     tasks: VecDeque<Task>,
+    /// The calls that have ended and were not taken, in the order of their numbers.
+    ended: VecDeque<(u64, TaskCompletion)>,
     started: u64,
+    /// The number of the first call that was never polled.
+    unpolled: u64,
     /// Passes since a call last ended: the peers are checked by this count.
     passes: u32,
     /// The thread that was inside a call last.
@@ -50,12 +57,34 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
-    fn under_way(&self) -> usize {
-        self.tasks.iter().filter(|task| task.course.is_some()).count()
+    fn is_settled(&self) -> bool {
+        self.tasks.is_empty()
     }
 
-    fn is_settled(&self) -> bool {
-        self.under_way() == 0
+    /// The place of a call that is under way.
+    fn find(&self, number: u64) -> Option<usize> {
+        self.tasks.binary_search_by_key(&number, |task| task.number).ok()
+    }
+
+    /// The place of a call that has ended.
+    fn find_ended(&self, number: u64) -> Option<usize> {
+        self.ended.binary_search_by_key(&number, |(number, _)| *number).ok()
+    }
+
+    /// Removes a call that has ended.
+    fn take(&mut self, number: u64) -> Option<TaskCompletion> {
+        let place = self.find_ended(number)?;
+        self.ended.remove(place).map(|(_, completion)| completion)
+    }
+
+    /// Keeps the result of the call at this place, which has ended, for its caller. Returns its report.
+    fn end(&mut self, place: usize, result: Result<(), Error>) -> Option<(u64, &'static str)> {
+        let Task { number, prepared, report, is_released, .. } = self.tasks.remove(place)?;
+        if !is_released {
+            let behind = self.ended.partition_point(|(earlier, _)| *earlier < number);
+            self.ended.insert(behind, (number, (prepared, result)));
+        }
+        Some(report)
     }
 }
 
@@ -102,7 +131,7 @@ impl MultiNodeComm {
         state.history.add(prepared.signature());
         queue.started += 1;
         let report = (call, runs);
-        queue.tasks.push_back(Task { number, prepared, report, course: Some(course), result: Ok(()) });
+        queue.tasks.push_back(Task { number, prepared, report, course, is_released: false });
         Ok((queue, number))
     }
 
@@ -115,9 +144,8 @@ impl MultiNodeComm {
     }
 
     fn complete(&self, queue: &mut Queue, number: u64) -> Option<TaskCompletion> {
-        let at = |queue: &Queue| queue.tasks.iter().position(|task| task.number == number);
-        self.wait_until(queue, |queue| at(queue).is_none_or(|at| queue.tasks[at].course.is_none()));
-        self.take(queue, number)
+        self.wait_until(queue, |queue| queue.find(number).is_none());
+        queue.take(number)
     }
 
     /// The call started under this number, if it has ended by now; never waits.
@@ -126,7 +154,12 @@ impl MultiNodeComm {
         self.may_call()?;
         let moved = self.advance(&mut queue);
         self.check_peers(&mut queue, moved);
-        Ok(self.take(&mut queue, number))
+        Ok(queue.take(number))
+    }
+
+    /// Returns whether the call started under this number has ended, by what was found so far: makes no progress.
+    pub(crate) fn has_ended(&self, number: u64) -> bool {
+        self.queue().is_ok_and(|queue| queue.find_ended(number).is_some())
     }
 
     /// Releases the call started under this number: it is completed inside later calls.
@@ -137,9 +170,8 @@ impl MultiNodeComm {
     /// Makes a blocking call once all started calls have ended; no other call begins before its end.
     pub(crate) fn block<R>(&self, call: impl FnOnce(&Hierarchy) -> Result<R, Error>) -> Result<R, Error> {
         let mut queue = self.queue()?;
-        if !queue.tasks.is_empty() {
+        if !queue.is_settled() {
             self.wait_until(&mut queue, Queue::is_settled);
-            self.discard_released(&mut queue);
         }
         call(&self.hierarchy)
     }
@@ -169,27 +201,20 @@ impl MultiNodeComm {
         Ok(state)
     }
 
-    fn take(&self, queue: &mut Queue, number: u64) -> Option<TaskCompletion> {
-        let done = |task: &Task| task.number == number && task.course.is_none();
-        let at = queue.tasks.iter().position(done)?;
-        let task = queue.tasks.remove(at)?;
-        Some((task.prepared, task.result))
-    }
-
-    /// Discards the calls that have ended and whose requests were dropped.
+    /// Discards the calls whose requests were dropped, those under way when they have ended.
     fn discard_released(&self, queue: &mut Queue) {
-        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        if dropped.is_empty() {
-            return;
+        for number in std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner)) {
+            match queue.find(number) {
+                Some(place) => queue.tasks[place].is_released = true,
+                None => drop(queue.take(number)),
+            }
         }
-        queue.tasks.retain(|task| task.course.is_some() || !dropped.contains(&task.number));
-        dropped.retain(|number| queue.tasks.iter().any(|task| task.number == *number));
     }
 
     fn wait_until(&self, queue: &mut Queue, is_done: impl Fn(&Queue) -> bool) {
         let pace = Pace::default();
         loop {
-            self.hierarchy.turns.waits.store(queue.under_way() == 1, Relaxed);
+            self.hierarchy.turns.waits.store(queue.tasks.len() == 1, Relaxed);
             let moved = self.advance(queue);
             self.hierarchy.turns.waits.store(false, Relaxed);
             if is_done(queue) {
@@ -227,36 +252,56 @@ impl MultiNodeComm {
         }
     }
 
-    /// Polls all calls under way, in order. Returns whether one has ended.
+    /// Polls the calls under way that may have something to do, in order. Returns whether one has ended.
     fn advance(&self, queue: &mut Queue) -> bool {
         self.discard_released(queue);
-        let mut moved = false;
-        for task in &mut queue.tasks {
-            let Some(course) = &mut task.course else { continue };
-            let mut ended = task.prepared.poll(course);
-            if ended.is_pending()
-                && let Some(error) = self.job_error()
-            {
-                // Packets that came before the failure may complete the call.
-                ended = task.prepared.poll(course);
-                if ended.is_pending() {
-                    self.hierarchy.end_node();
-                    task.prepared.give_up();
-                    ended = Poll::Ready(Err(error));
-                }
-            }
-            let Poll::Ready(result) = ended else { continue };
-            (task.result, task.course, moved) = (result, None, true);
-            // Calls end in any order, but have contributed in that of their numbers: the last one counts.
-            if task.result.is_ok()
-                && let Ok(mut state) = self.hierarchy.lock()
-                && state.last.is_none_or(|(last, _)| last < task.report.0)
-            {
-                state.plans.transport_mut().end_call(task.report.0);
-                state.last = Some(task.report);
+        let (mut due, mut moved, turns) = (Due::new(), false, &self.hierarchy.turns);
+        while let Some(place) = due.next(
+            &queue.tasks,
+            |task| task.number,
+            [turns.deliver.load(Relaxed), turns.exchange.load(Relaxed), queue.unpolled],
+        ) {
+            match self.poll(queue, place) {
+                true => moved = true,
+                false => due.pass(),
             }
         }
+        queue.unpolled = queue.started;
+        if !queue.is_settled()
+            && let Some(error) = self.job_error()
+        {
+            self.fail_all(queue, &error);
+            return true;
+        }
         moved
+    }
+
+    /// Ends all calls under way with the error of the job, but for those that packets complete which came before the failure.
+    fn fail_all(&self, queue: &mut Queue, error: &Error) {
+        while !queue.is_settled() {
+            if !self.poll(queue, 0) {
+                self.hierarchy.end_node();
+                queue.tasks[0].prepared.give_up();
+                queue.end(0, Err(error.clone()));
+            }
+        }
+    }
+
+    /// Polls the call at this place. Returns whether it has ended.
+    fn poll(&self, queue: &mut Queue, place: usize) -> bool {
+        let Task { prepared, course, .. } = &mut queue.tasks[place];
+        let Poll::Ready(result) = prepared.poll(course) else { return false };
+        let is_ok = result.is_ok();
+        let report = queue.end(place, result);
+        // Calls end in any order, but have contributed in that of their numbers: the last one counts.
+        if let Some(report) = report.filter(|_| is_ok)
+            && let Ok(mut state) = self.hierarchy.lock()
+            && state.last.is_none_or(|(last, _)| last < report.0)
+        {
+            state.plans.transport_mut().end_call(report.0);
+            state.last = Some(report);
+        }
+        true
     }
 
     /// The error of the job, also where another rank has reported it.

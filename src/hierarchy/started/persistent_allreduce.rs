@@ -122,7 +122,11 @@ impl AllReduce {
                 }
                 Stage::Collect => match start(self.steps.node(), &mut self.collect, buffers, role)? {
                     Some(number) => Stage::Collecting(number),
-                    None => return Ok(None),
+                    // Operations have one order, so this one cannot be started later.
+                    None => {
+                        std::thread::yield_now();
+                        Stage::Collect
+                    }
                 },
                 Stage::Collecting(number) => {
                     let Some((mut collect, result)) = self.steps.ended(self.steps.node(), number)? else {
