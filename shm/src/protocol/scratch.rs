@@ -35,4 +35,6 @@ pub(super) struct Source {
     pub(super) to: usize,
     /// The pieces of its deposit.
     pub(super) pieces: Pieces,
+    /// True if it lies beside the mark of entry.
+    pub(super) inline: bool,
 }
