@@ -365,8 +365,8 @@ pub fn starts(counts: &[usize], size: usize) -> Result<Vec<usize>, Error> {
 }
 
 fn sums(counts: &[usize]) -> Result<Vec<usize>, Error> {
-    let mut sum = 0usize;
-    let mut starts = vec![sum];
+    let (mut sum, mut starts) = (0usize, Vec::with_capacity(counts.len() + 1));
+    starts.push(sum);
     for count in counts {
         let more = sum.checked_add(*count);
         sum = more.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?;

@@ -31,8 +31,8 @@ impl NodeComm {
     /// The errors of [`CollectiveArgs::check`], before any other rank is involved; [`Error::Usage`] when another thread is in a call;
     /// [`Error::Unsupported`] for elements of a user's type larger than the windows; [`Error::OperatorPanicked`] on every
     /// rank when a user's operator panics in one; for an alltoall of unequal blocks [`Error::Mismatch`] on all ranks, which
-    /// go on, where a rank sends another number than is expected of it. Otherwise the group's one error, after which the
-    /// receive buffer holds nothing of use.
+    /// go on, where a rank sends another number than is expected of it. Otherwise the group's one error. After an error of a call that has
+    /// begun the receive buffer holds nothing of use.
     #[inline(always)]
     pub fn execute(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         match self.execute_fast(&args) {

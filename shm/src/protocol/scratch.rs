@@ -6,7 +6,7 @@ use std::ops::Range;
 /// The lists and the accumulator of a rank.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Ranks to fold now.
+    /// Ranks to fold now, or to hear from.
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,

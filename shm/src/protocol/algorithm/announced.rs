@@ -26,7 +26,9 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
     }
     let mut sources = std::mem::take(&mut op.scratch.sources);
     sources.clear();
-    let mut silent: Vec<usize> = (me + 1..ranks).chain(0..me).collect();
+    let mut silent = std::mem::take(&mut op.scratch.ready);
+    silent.clear();
+    silent.extend((me + 1..ranks).chain(0..me));
     while !(silent.is_empty() && sources.is_empty()) {
         let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
         op.wait(Wake::Event, |board| {
@@ -47,7 +49,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
         }
         exchange::receive_ready(op, w, &mut sources, &mut false)?;
     }
-    op.scratch.sources = sources;
+    (op.scratch.sources, op.scratch.ready) = (sources, silent);
     Ok(all)
 }
 
