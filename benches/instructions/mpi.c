@@ -25,6 +25,17 @@ __attribute__((noinline)) static int scan(void) {
 __attribute__((noinline)) static int exscan(void) {
     return MPI_Exscan(x, all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
+/* A double for each rank, or from it. */
+static const int ones[] = { 1, 1 }, places[] = { 0, 1 };
+__attribute__((noinline)) static int gatherv(void) {
+    return MPI_Gatherv(x, 1, MPI_DOUBLE, all, ones, places, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int scatterv(void) {
+    return MPI_Scatterv(all, ones, places, MPI_DOUBLE, x, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int alltoallv(void) {
+    return MPI_Alltoallv(x, ones, places, MPI_DOUBLE, all, ones, places, MPI_DOUBLE, MPI_COMM_WORLD);
+}
 __attribute__((noinline)) static int barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
 __attribute__((noinline)) static int iallreduce(void) {
     MPI_Request request;
@@ -35,7 +46,7 @@ __attribute__((noinline)) static int iallreduce(void) {
 static const struct { const char *name; int (*call)(void); } all_calls[] = {
     { "allreduce", allreduce }, { "reduce", reduce },   { "broadcast", broadcast },   { "allgather", allgather },
     { "reduce-scatter", reduce_scatter }, { "scan", scan }, { "exscan", exscan }, { "barrier", barrier },
-    { "iallreduce", iallreduce },
+    { "iallreduce", iallreduce }, { "gatherv", gatherv }, { "scatterv", scatterv }, { "alltoallv", alltoallv },
 };
 
 __attribute__((noinline, noclone)) int measured_call(int (*call)(void)) { 

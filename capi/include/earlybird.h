@@ -308,10 +308,10 @@ int eb_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t 
 int eb_alltoall(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type);
 
 /* Copies `send_counts[r]` elements of `send` to rank r, and to `recv` the `recv_counts[r]` elements
- * from rank r. Each rank has its own counts: those of the sender and of the receiver are compared first, which costs
- * as much as an eb_allreduce of 8 bytes per rank. EB_IN_PLACE as `send`: `recv_counts[r]` elements are sent to rank r
+ * from rank r. Each rank has its own counts: those of the sender and of the receiver are compared, so no rank leaves before
+ * all have come. EB_IN_PLACE as `send`: `recv_counts[r]` elements are sent to rank r
  * and replaced by those from it; `send_counts` is not used. Different counts of sender and receiver are EB_MISMATCH on all ranks; the
- * communicator stays usable. */
+ * communicator stays usable, and `recv` holds nothing of use. */
 int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
                  eb_type type);
 

@@ -28,14 +28,12 @@ pub struct Block {
 impl Block {
     /// `None` for a count or type that is forwarded to MPI.
     pub fn new(handles: &PredefinedHandles, count: i64, dtype: Handle, comm: Handle) -> Option<Block> {
-        let count = element_count(count)?;
         let (element_bytes, is_dense) = match handles.dtype(dtype) {
             Some(predefined) => (predefined.bytes, predefined.is_dense),
             // Only MPI knows the order of a derived type in memory.
             None => (abi::type_size(dtype)?, false),
         };
-        byte_len(count, element_bytes)?;
-        Some(Block { dtype, comm, element_bytes, count, is_dense })
+        Block { dtype, comm, element_bytes, count: 0, is_dense }.counted(count)
     }
 
     /// No bytes.
@@ -64,6 +62,14 @@ impl Block {
     /// Bytes of the block's signature.
     pub fn bytes(&self) -> usize {
         self.element_bytes * self.count
+    }
+
+    /// The same layout with `count` elements; `None` for a count that is forwarded to MPI.
+    #[inline]
+    pub fn counted(&self, count: i64) -> Option<Block> {
+        let count = element_count(count)?;
+        byte_len(count, self.element_bytes)?;
+        Some(self.with_count(count))
     }
 
     /// The same layout with `count` elements.

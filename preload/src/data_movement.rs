@@ -10,7 +10,7 @@ use crate::block::{Block, unequal_sides};
 use crate::buffers::IntArray;
 use crate::call::{MpiCall, check_not_in_place};
 use crate::intercepted::InterceptedComm;
-use crate::row::Row;
+use crate::row::{Row, Span};
 use crate::summary::ForwardReason;
 use crate::transfer::{BlockBytes, Refusal, Transfer, carry_out};
 use std::ffi::c_int;
@@ -86,31 +86,72 @@ impl UnequalBlocks {
         }
     }
 
+    /// Calls `run` with the block of each rank, and the bytes from the buffer's address to it.
+    ///
+    /// # Safety
+    /// The arrays have an element for each rank.
+    #[inline(always)]
+    unsafe fn for_each(
+        &self,
+        intercepted: &InterceptedComm,
+        call: MpiCall,
+        mut run: impl FnMut(isize, Block),
+    ) -> Result<(), Refusal> {
+        let block = |count: i64, dtype: Handle| elements(self.at, count, dtype).block(intercepted, call);
+        let (one, extent) = match self.types {
+            Types::One(dtype) => {
+                let one = block(1, dtype)?;
+                (Some(one), one.extent()?)
+            }
+            Types::PerRank(_) => (None, 1),
+        };
+        for rank in 0..intercepted.size {
+            // SAFETY: by the caller's contract.
+            let (count, offset) = unsafe { (self.counts.get(rank), self.offsets.get(rank)) };
+            let block = match (one, self.types) {
+                (Some(one), _) => one.counted(count).ok_or(ForwardReason::Argument)?,
+                // SAFETY: by the caller's contract.
+                (None, Types::PerRank(dtypes)) if count != 0 => block(count, unsafe { *dtypes.add(rank) })?,
+                _ => Block::EMPTY,
+            };
+            run(extent.wrapping_mul(offset as isize), block);
+        }
+        Ok(())
+    }
+
     /// Reads the arrays.
     ///
     /// # Safety
     /// They have an element for each rank.
     unsafe fn read(&self, intercepted: &InterceptedComm, call: MpiCall) -> Result<PlacedBlocks, Refusal> {
-        let extent = match self.types {
-            Types::One(dtype) => elements(self.at, 1, dtype).block(intercepted, call)?.extent()?,
-            Types::PerRank(_) => 1,
+        let mut blocks = Vec::with_capacity(intercepted.size);
+        // SAFETY: by the caller's contract.
+        unsafe { self.for_each(intercepted, call, |offset, block| blocks.push((offset, block)))? };
+        Ok(blocks)
+    }
+
+    /// Reads the arrays as a row, and appends the bytes of each to `bytes`.
+    ///
+    /// # Safety
+    /// They have an element for each rank.
+    unsafe fn read_row(
+        &self,
+        intercepted: &InterceptedComm,
+        call: MpiCall,
+        bytes: &mut Vec<usize>,
+    ) -> Result<Row, Refusal> {
+        let mut span = Span::default();
+        let add = |offset, block: Block| {
+            bytes.push(block.bytes());
+            span.add(offset, &block);
         };
-        let each = (0..intercepted.size).map(|rank| {
+        // SAFETY: by the caller's contract.
+        unsafe { self.for_each(intercepted, call, add)? };
+        match span.row(self.at) {
+            Some(row) => Ok(row),
             // SAFETY: by the caller's contract.
-            let (count, offset, dtype) = unsafe {
-                let dtype = match self.types {
-                    Types::One(dtype) => dtype,
-                    Types::PerRank(dtypes) => *dtypes.add(rank),
-                };
-                (self.counts.get(rank), self.offsets.get(rank), dtype)
-            };
-            let block = match self.types {
-                Types::PerRank(_) if count == 0 => Block::EMPTY,
-                _ => elements(self.at, count, dtype).block(intercepted, call)?,
-            };
-            Ok((extent.wrapping_mul(offset as isize), block))
-        });
-        each.collect()
+            None => Ok(Row::placed(self.at, unsafe { self.read(intercepted, call)? })),
+        }
     }
 }
 
@@ -281,15 +322,14 @@ fn alltoall_sides(call: MpiCall, send: Elements, recv: Elements) -> Result<Trans
 pub unsafe fn alltoall_unequal(call: MpiCall, send: UnequalBlocks, recv: UnequalBlocks) -> Option<c_int> {
     let transfer = || {
         let intercepted = call.intercepted()?;
+        let sent = if send.at == constants().in_place { recv } else { send };
+        let mut bytes = Vec::with_capacity(2 * intercepted.size);
         // SAFETY: by the caller's contract.
-        let received = unsafe { recv.read(intercepted, call)? };
-        let (from, sent) = match send.at == constants().in_place {
-            true => (recv.at, received.clone()),
-            // SAFETY: by the caller's contract.
-            false => (send.at, unsafe { send.read(intercepted, call)? }),
+        let (send, recv) = unsafe {
+            let send = sent.read_row(intercepted, call, &mut bytes)?;
+            (send, recv.read_row(intercepted, call, &mut bytes)?)
         };
-        let block_bytes = BlockBytes::PerPair(Box::new([bytes_of(&sent), bytes_of(&received)]));
-        let (send, recv) = (Row::placed(from, sent), Row::placed(recv.at, received));
+        let block_bytes = BlockBytes::PerPair(bytes.into());
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: false, send, recv })
     };
     // SAFETY: by the caller's contract.

@@ -18,6 +18,38 @@ pub struct Row {
     blocks: RowBlocks,
 }
 
+/// The memory that blocks fill, as far as they follow one another.
+#[derive(Default)]
+pub struct Span {
+    /// Bytes from the buffer's address to the first block that has any, and to the end of the last.
+    filled: Option<(isize, isize)>,
+    has_gaps: bool,
+    bytes: usize,
+}
+
+impl Span {
+    /// Adds the next block, and the bytes from the buffer's address to it.
+    #[inline]
+    pub fn add(&mut self, offset: isize, block: &Block) {
+        let bytes = block.bytes();
+        if bytes == 0 {
+            return;
+        }
+        let (first, end) = self.filled.unwrap_or((offset, offset));
+        self.has_gaps |= !block.is_dense || offset != end;
+        self.filled = Some((first, offset.wrapping_add_unsigned(bytes)));
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// The row of the blocks in the buffer at `at`, if they can be borrowed as one.
+    #[inline]
+    pub fn row(&self, at: *mut c_void) -> Option<Row> {
+        let first = self.filled.map_or(0, |(first, _)| first);
+        let can_be_one = !self.has_gaps && can_borrow(at, self.bytes);
+        can_be_one.then(|| Row::of_bytes(at.wrapping_byte_offset(first), self.bytes))
+    }
+}
+
 enum RowBlocks {
     /// The bytes of all signatures follow one another.
     Contiguous,
@@ -65,20 +97,10 @@ impl Row {
 
     /// Blocks at distances from an address.
     pub fn placed(at: *mut c_void, blocks: Vec<(isize, Block)>) -> Row {
-        let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0).peekable();
-        let first = filled.peek().map_or(0, |(offset, _)| *offset);
-        let mut end = first;
-        let is_contiguous = filled.all(|(offset, block)| {
-            let follows = block.is_dense && *offset == end;
-            end = offset.wrapping_add_unsigned(block.bytes());
-            follows
-        });
-        let bytes = blocks.iter().map(|(_, block)| block.bytes()).sum();
-        match is_contiguous && can_borrow(at, bytes) {
-            // The address of the first byte; the blocks are of no more interest.
-            true => Row { at: at.wrapping_byte_offset(first), bytes, blocks: RowBlocks::Contiguous },
-            false => Row { at, bytes, blocks: RowBlocks::Placed(blocks.into()) },
-        }
+        let mut span = Span::default();
+        blocks.iter().for_each(|(offset, block)| span.add(*offset, block));
+        // Where they follow one another the blocks are of no more interest.
+        span.row(at).unwrap_or_else(|| Row { at, bytes: span.bytes, blocks: RowBlocks::Placed(blocks.into()) })
     }
 
     /// Bytes that follow one another.

@@ -40,8 +40,8 @@ pub enum BlockBytes {
     Uniform(usize),
     /// Of each rank's block, the same on all ranks.
     PerRank(Box<[usize]>),
-    /// To each rank, and from each.
-    PerPair(Box<[Box<[usize]>; 2]>),
+    /// To each rank, then from each.
+    PerPair(Box<[usize]>),
 }
 
 impl BlockBytes {
@@ -50,7 +50,10 @@ impl BlockBytes {
         match self {
             BlockBytes::Uniform(_) => Counts::Uniform,
             BlockBytes::PerRank(bytes) => per_rank(bytes),
-            BlockBytes::PerPair(both) => Counts::PerPair { send: &both[0], recv: &both[1] },
+            BlockBytes::PerPair(both) => {
+                let (send, recv) = both.split_at(both.len() / 2);
+                Counts::PerPair { send, recv }
+            }
         }
     }
 
@@ -69,7 +72,7 @@ impl BlockBytes {
         match self {
             BlockBytes::Uniform(bytes) => *bytes,
             BlockBytes::PerRank(bytes) => bytes.iter().copied().max().unwrap_or(0),
-            BlockBytes::PerPair(both) => both[0].iter().sum(),
+            BlockBytes::PerPair(both) => both[..both.len() / 2].iter().sum(),
         }
     }
 }
@@ -197,7 +200,7 @@ mod tests {
         let unequal = BlockBytes::PerRank([5, 9, 0].into());
         assert!(matches!(unequal.counts(), Counts::PerRank([5, 9, 0])));
         assert_eq!(unequal.counted(), 9);
-        let pairs = BlockBytes::PerPair(Box::new([[1, 2].into(), [3, 4].into()]));
+        let pairs = BlockBytes::PerPair([1, 2, 3, 4].into());
         assert_eq!(pairs.counted(), 3);
         let selection = |given| Selection::new(&Interpose::read(given).unwrap().1, Measured::Nowhere);
         let (some, all) = (selection("alltoall=mpi:2-"), selection("alltoall=mpi"));

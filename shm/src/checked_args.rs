@@ -19,8 +19,8 @@ enum Blocks {
     Uniform(usize),
     /// Sums of the counts before each block, and of all.
     PerRank(Vec<usize>),
-    /// The counts to send and to receive, per rank; then the elements of the largest block of all pairs.
-    PerPair([Vec<usize>; 2], usize),
+    /// Sums of the counts to send and to receive; then the elements of the largest block between two ranks, once all have learnt it.
+    PerPair([Vec<usize>; 2], Option<usize>),
 }
 
 /// Arguments that fit the communicator; nothing else can be carried out.
@@ -120,7 +120,7 @@ impl<'a> CollectiveArgs<'a> {
     fn blocks(&self, size: usize) -> Result<Blocks, Error> {
         Ok(match self.counts {
             Counts::PerRank(counts) => Blocks::PerRank(starts(counts, size)?),
-            Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], 0),
+            Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], None),
             Counts::Segments(counts) => Blocks::PerRank(sums(counts)?),
             Counts::Uniform => Blocks::Uniform(self.uniform_block(size)?),
         })
@@ -208,7 +208,7 @@ impl<'a> CheckedArgs<'a> {
         &self.args
     }
 
-    /// The counts of an alltoall of unequal blocks, still to be compared with the other ranks'.
+    /// The counts of an alltoall of unequal blocks, which the ranks compare in its first operation.
     pub fn pair_counts(&self) -> Option<[&'a [usize]; 2]> {
         match self.args.counts {
             Counts::PerPair { send, recv } => Some([send, recv]),
@@ -216,10 +216,10 @@ impl<'a> CheckedArgs<'a> {
         }
     }
 
-    /// Sets the elements of the largest block of all pairs, which all ranks have learnt.
+    /// Sets the elements of the largest block between two ranks, which all have learnt.
     pub(crate) fn set_largest_pair(&mut self, elements: usize) {
         if let Blocks::PerPair(_, most) = &mut self.blocks {
-            *most = elements;
+            *most = Some(elements);
         }
     }
 
@@ -273,8 +273,8 @@ impl<'a> CheckedArgs<'a> {
         let signature = match self.lens() {
             Lens::Equal(_) => signature,
             Lens::Each(lens, _) => signature.unequal(lens),
-            // The other counts were compared before.
-            Lens::Pairs(pairs) => signature.unequal(&[pairs.most]),
+            // Each rank knows its own; what they announce is compared.
+            Lens::Pairs(_) => signature.unequal(&[]),
         };
         let signature = buffers.mark(signature.within(options.within));
         let signature = if let Placement::SharedResult(_) = placement { signature.shared() } else { signature };
@@ -365,8 +365,8 @@ pub fn starts(counts: &[usize], size: usize) -> Result<Vec<usize>, Error> {
 }
 
 fn sums(counts: &[usize]) -> Result<Vec<usize>, Error> {
-    let mut sum = 0usize;
-    let mut starts = vec![sum];
+    let (mut sum, mut starts) = (0usize, Vec::with_capacity(counts.len() + 1));
+    starts.push(sum);
     for count in counts {
         let more = sum.checked_add(*count);
         sum = more.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?;

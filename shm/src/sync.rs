@@ -93,7 +93,7 @@ sync_points! {
     /// | `ReadRelease` | `ReadAcquire` | "I have read your private buffer", to its owner, who uses it again |
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
     /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it was gone |
-    /// | `CallRelease` | `CallAcquire` | the description of a call, to the rank that reports a mismatch |
+    /// | `CallRelease` | `CallAcquire` | the description of a call, to the rank that reports a mismatch; the lengths that a rank announces |
     /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error; of the first error of joining |
     /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
     /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |

@@ -22,6 +22,7 @@ use modelled::{Scenario, run};
 /// The description of a packet is read before its mark has promised it.
 const STALE: &str = "wrong description";
 const TOLD: &str = "wrong details: the call of rank";
+const LENGTHS: &str = "wrong lengths: rank";
 const ERRORS: &str = "two errors: [Failed(";
 const UNKNOWN: &str = "a member has gone and what it left is not known";
 
@@ -205,6 +206,13 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (CallAcquire, &["mismatch_gather_2", "mismatch_single_copy_2"], TOLD),
     (DepositRelease, &["mismatch_gather_2", "mismatch_single_copy_2"], TOLD),
     (DepositAcquire, &["mismatch_gather_2"], TOLD),
+    // The lengths that a rank announces beside its mark, and what lies where they say.
+    (CallRelease, &["announced_deposit_2"], LENGTHS),
+    (CallAcquire, &["announced_2", "announced_deposit_2", "announced_3"], LENGTHS),
+    (DepositRelease, &["announced_2", "announced_deposit_2"], RACE),
+    (DepositAcquire, &["announced_deposit_2"], RACE),
+    (LeftRelease, &["announced_2", "announced_deposit_2"], RACE),
+    (LeftAcquire, &["announced_2", "announced_deposit_2"], RACE),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (EndFence, &[PARTING], UNNOTICED),

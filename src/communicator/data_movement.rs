@@ -59,9 +59,8 @@ impl Communicator {
     /// Copies blocks of any length: `send_counts[r]` elements of `send` to rank `r`, and to `recv` what the ranks sent to this
     /// one, `recv_counts[r]` elements from rank `r`. Blocks lie one after the other in rank order, without gaps.
     ///
-    /// Each rank knows its own counts only. They are compared first, by a small reduction of all ranks, so what one sends and
-    /// another expects cannot differ unnoticed; its cost is that of an allreduce of 8 bytes per rank. A call takes as many
-    /// operations as its largest block.
+    /// Each rank knows its own counts only. The first operation compares them, on several nodes a small one before it; so no rank leaves
+    /// before all have come. A call takes as many operations as its largest block.
     ///
     /// ```
     /// let comm = earlybird::Communicator::from_env()?;
@@ -76,7 +75,8 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when counts do not fit the ranks or the buffers;
-    /// [`Error::Mismatch`] on all ranks, which can go on, when one sends another number than is expected of it.
+    /// [`Error::Mismatch`] on all ranks, which can go on, when one sends another number than is expected of it; the receive buffers are
+    /// of no use then.
     pub fn all_to_all_varcount_into<T: Element>(
         &self,
         send: &[T],

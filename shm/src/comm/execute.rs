@@ -31,8 +31,8 @@ impl NodeComm {
     /// The errors of [`CollectiveArgs::check`], before any other rank is involved; [`Error::Usage`] when another thread is in a call;
     /// [`Error::Unsupported`] for elements of a user's type larger than the windows; [`Error::OperatorPanicked`] on every
     /// rank when a user's operator panics in one; for an alltoall of unequal blocks [`Error::Mismatch`] on all ranks, which
-    /// go on, where a rank sends another number than is expected of it. Otherwise the group's one error, after which the
-    /// receive buffer holds nothing of use.
+    /// go on, where a rank sends another number than is expected of it. Otherwise the group's one error. After an error of a call that has
+    /// begun the receive buffer holds nothing of use.
     #[inline(always)]
     pub fn execute(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         match self.execute_fast(&args) {
@@ -96,11 +96,6 @@ impl NodeComm {
                 return Ok(());
             }
         }
-        if let Some([send, recv]) = checked.pair_counts() {
-            // Every rank knows its own counts only.
-            let largest = self.compare_counts(state, send, recv)?;
-            checked.set_largest_pair(largest);
-        }
         let (args, NodeState { member, cached, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
@@ -132,18 +127,27 @@ impl NodeComm {
             }
         };
         if self.size == 1 {
+            if let Some([send, recv]) = checked.pair_counts()
+                && send != recv
+            {
+                return Err(self.difference_of(state, send, recv)?);
+            }
             buffers.copy(&checked.exchange());
             *last = Some(Report::ticketless(0, Algorithm::Flat));
             return Ok(());
         }
         let done = match prepared.exchanges() {
-            true => self.run_exchange(member, &checked, prepared),
+            true => self.run_exchange(member, &mut checked, prepared),
             false => self.run(member, buffers, prepared),
         };
         match done {
             Ok(Report { is_done: false, .. }) => {
                 (*cached, *is_single_copy_refused) = (None, true);
                 self.execute_checked_in(state, checked)
+            }
+            Ok(Report { lengths: Some(lengths), .. }) if lengths.difference != 0 => {
+                let [send, recv] = checked.pair_counts().expect("lengths of pairs were announced");
+                Err(self.difference_of(state, send, recv)?)
             }
             Ok(report) => {
                 *last = Some(report);
@@ -264,15 +268,27 @@ impl NodeComm {
     fn run_exchange(
         &self,
         member: &mut Member<Mapped>,
-        checked: &CheckedArgs<'_>,
+        checked: &mut CheckedArgs<'_>,
         prepared: &Prepared<'_>,
     ) -> Result<Report, Stop> {
+        let (element_bytes, window_bytes) = (checked.datatype().size(), self.windows.deposit);
+        let (mut report, mut done) = (None, 0);
+        if checked.pair_counts().is_some() {
+            let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
+            let window = exchange.announced(element_bytes, window_bytes);
+            let announced = member.run(&buffers.window(&window, prepared))?;
+            let all = announced.lengths.unwrap_or_default();
+            if all.difference != 0 || all.largest <= window.stride() {
+                return Ok(announced);
+            }
+            done = usize::from(window.stride() > 0);
+            checked.set_largest_pair(all.largest);
+        }
         let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
         if prepared.algorithm() == Algorithm::SingleCopy {
             return member.run(&buffers.window(&exchange.whole(), prepared));
         }
-        let mut report = None;
-        for window in exchange.windows(buffers.datatype().size(), self.windows.deposit) {
+        for window in exchange.windows(element_bytes, window_bytes).skip(done) {
             report = Some(member.run(&buffers.window(&window, prepared))?);
         }
         Ok(report.expect("an exchange has a window"))

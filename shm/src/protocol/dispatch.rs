@@ -1,6 +1,8 @@
 //! Running an operation: the order of its steps, and the dispatch to its lane and algorithm.
 
-use super::algorithm::{chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader};
+use super::algorithm::{
+    announced, chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader,
+};
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, SLOTS};
 use super::call::{Arithmetic, Call, Lane};
@@ -69,6 +71,10 @@ impl<B: Board> Operation<'_, B> {
             Lane::Flat => flat::run(self).map(|()| true),
             Lane::Exchange => {
                 let window = self.call.window.expect("an exchange runs window by window");
+                if window.announces() {
+                    report.lengths = Some(announced::run(self, window)?);
+                    return Ok(true);
+                }
                 exchange::run(self, window)
             }
             Lane::SingleCopy => {

@@ -5,8 +5,12 @@
 //! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several [`Window`]s.
 
 use super::collective::{Collective, Side, Traits};
+use super::lengths::Lengths;
 use super::lines::INLINE_BYTES;
 use std::ops::Range;
+
+/// Bytes that each block has in a deposit at least, unless all blocks fit or are folded.
+const LEAST_ROOM: usize = 64;
 
 /// A set of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +47,8 @@ pub enum Lens<'a> {
 pub struct Pairs<'a> {
     /// The rank that knows this.
     pub me: usize,
-    /// Elements of the largest block of all pairs, the same on all ranks.
-    pub most: usize,
+    /// Elements of the largest block between two ranks, once all have learnt it.
+    pub most: Option<usize>,
     /// Elements for each rank.
     pub send: &'a [usize],
     /// Sums of those before each block; one more than blocks.
@@ -165,12 +169,40 @@ impl<'a> Exchange<'a> {
         matches!(self.lens, Lens::Equal(_))
     }
 
+    /// Returns whether each rank knows the lengths of its own blocks only.
+    pub fn has_own_lengths(&self) -> bool {
+        matches!(self.lens, Lens::Pairs(_))
+    }
+
+    /// The lengths that this rank announces where no rank knows all.
+    pub fn own_lengths(&self) -> Lengths {
+        match self.lens {
+            Lens::Pairs(pairs) => Lengths::of(pairs.me, pairs.send, pairs.recv),
+            Lens::Equal(_) | Lens::Each(..) => Lengths::default(),
+        }
+    }
+
+    /// This rank's block for itself where no rank knows all lengths: where it begins in what it sends and in what it receives, and its
+    /// elements. The counts may still differ.
+    pub fn own_block(&self) -> Option<(usize, usize, usize)> {
+        let Lens::Pairs(Pairs { me, send, send_starts, recv, recv_starts, .. }) = self.lens else { return None };
+        Some((send_starts[me], recv_starts[me], send[me].min(recv[me]))).filter(|(.., len)| *len > 0)
+    }
+
+    /// The first window where no rank knows all lengths: of every block as much as is sure to fit a deposit, whatever its length.
+    pub fn announced(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
+        // As `windows` cuts blocks that are larger; nothing where it has no room for all blocks at once.
+        let fits = self.ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
+        let stride = if fits { window_bytes / element_bytes / self.ranks } else { 0 };
+        Window { exchange: self, positions: (0, self.ranks), from: 0, stride, inline: stride == 0 }
+    }
+
     /// Elements of the largest block.
     pub fn most(&self) -> usize {
         match self.lens {
             Lens::Equal(len) => len,
             Lens::Each(lens, _) => lens.iter().copied().max().unwrap_or(0),
-            Lens::Pairs(pairs) => pairs.most,
+            Lens::Pairs(pairs) => pairs.most.unwrap_or(0),
         }
     }
 
@@ -180,7 +212,7 @@ impl<'a> Exchange<'a> {
             Lens::Equal(len) if self.traits.in_parts || self.traits.joins() => len.checked_mul(self.ranks),
             Lens::Equal(len) => Some(len),
             Lens::Each(_, starts) => starts.last().copied(),
-            Lens::Pairs(pairs) => [pairs.send_starts.last(), pairs.recv_starts.last(), Some(&pairs.most)]
+            Lens::Pairs(pairs) => [pairs.send_starts.last(), pairs.recv_starts.last(), pairs.most.as_ref()]
                 .into_iter()
                 .flatten()
                 .copied()
@@ -217,7 +249,7 @@ impl<'a> Exchange<'a> {
         let bytes = blocks.saturating_mul(most).saturating_mul(element_bytes);
         // Few enough blocks in a deposit that each has room for a cache line's worth of elements, unless all fit; but what is
         // folded comes from all ranks at once.
-        let room = if self.traits.folds { element_bytes } else { element_bytes.max(64) };
+        let room = if self.traits.folds { element_bytes } else { element_bytes.max(LEAST_ROOM) };
         let at_once = if bytes <= window_bytes { blocks } else { blocks.min((window_bytes / room).max(1)) };
         let stride_most = (window_bytes / element_bytes / at_once).max(1);
         let inline = bytes <= INLINE_BYTES;
@@ -247,6 +279,23 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
+    /// Returns whether the ranks announce their lengths in this operation.
+    pub fn announces(&self) -> bool {
+        matches!(self.exchange.lens, Lens::Pairs(Pairs { most: None, .. }))
+    }
+
+    /// Elements of every block that are moved in this window, at most.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The same window for the deposit of a rank whose blocks have at most `largest` elements.
+    pub fn narrowed(&self, largest: usize, element_bytes: usize) -> Self {
+        let stride = self.stride.min(largest);
+        let bytes = (self.positions.1 - self.positions.0) * stride * element_bytes;
+        Window { stride, inline: bytes <= INLINE_BYTES, ..*self }
+    }
+
     fn cut(&self, depositor: usize, reader: usize) -> usize {
         self.stride.min(self.exchange.len(depositor, reader).saturating_sub(self.from))
     }

@@ -27,7 +27,7 @@ pub struct EventLine {
 pub struct RankLine {
     /// `word::entered`: the mark of entry, and in `flat` the flag of the payload beside it.
     pub entered: AtomicU64,
-    /// The call's whole signature, for errors.
+    /// The call's whole signature, for errors; in place of its count the lengths that the rank announces, where no other knows them.
     pub call: [AtomicU64; 2],
     /// Up to [`INLINE_BYTES`] of payload, ordered by `entered`.
     #[cfg(not(earlybird_loom))]
@@ -66,6 +66,12 @@ impl RankLine {
     pub(super) fn describe(&self, call: Signature) {
         self.call[0].store(call.kind, Ordering::Relaxed);
         self.call[1].store(call.count, Ordering::Relaxed);
+    }
+
+    /// Replaces the count of the described call by the lengths that this rank announces in it.
+    #[inline(always)]
+    pub(super) fn announce(&self, lengths: u64) {
+        self.call[1].store(lengths, Ordering::Relaxed);
     }
 }
 

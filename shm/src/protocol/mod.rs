@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
-//! arrive -> exchange (geometry) -> leave
+//! arrive -> exchange (geometry; announced, where each rank knows its own lengths) -> leave
 //! start -> progress (slices or exchange) -> leave
 //! ```
 //!
@@ -35,6 +35,7 @@ mod event;
 mod fast_path;
 mod fault;
 pub mod geometry;
+pub mod lengths;
 pub mod lines;
 mod member;
 mod operation;

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// The lists, the accumulator and the history of a rank.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Ranks to fold now.
+    /// Ranks to fold now, or to hear from.
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,
@@ -39,4 +39,6 @@ pub(super) struct Source {
     pub(super) to: usize,
     /// The pieces of its deposit.
     pub(super) pieces: Pieces,
+    /// True if it lies beside the mark of entry.
+    pub(super) inline: bool,
 }

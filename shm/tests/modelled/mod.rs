@@ -27,7 +27,8 @@ use earlybird_shm::model::spin_first;
 use earlybird_shm::protocol::board::Place;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;
-use earlybird_shm::protocol::geometry::{Exchange, Lens};
+use earlybird_shm::protocol::geometry::{Exchange, Lens, Pairs};
+use earlybird_shm::protocol::lengths::Lengths;
 use earlybird_shm::protocol::payload::{Buffers, look};
 use earlybird_shm::protocol::shared_result::SharedResult;
 use earlybird_shm::protocol::signature::Signature;
@@ -68,6 +69,8 @@ pub struct Scenario {
     spins: u32,
     /// The rank that may not read what others expose.
     cannot_read: Option<usize>,
+    /// True if each rank knows the lengths of its own blocks only; those of rank 0 are one word long.
+    announced: bool,
 }
 
 /// How one rank's run ended.
@@ -114,6 +117,7 @@ impl Scenario {
             stops: Vec::new(),
             spins: 0,
             cannot_read: None,
+            announced: false,
         }
     }
     /// `rank` stops after `epochs` operations. The others must not need it any more.
@@ -129,6 +133,11 @@ impl Scenario {
     /// `rank` may not read what others expose: every rank learns of it.
     pub fn cannot_read(mut self, rank: usize) -> Self {
         self.cannot_read = Some(rank);
+        self
+    }
+    /// Ranks announce their lengths, and rank 0 has but one word for each.
+    pub fn announced(mut self) -> Self {
+        self.announced = true;
         self
     }
     /// Another operation than an allreduce; the root is rank 0.
@@ -195,8 +204,27 @@ impl Scenario {
         1 << (8 * rank) << epoch | (word as u64) << (40 + 4 * rank)
     }
 
+    /// Words that `from` has for each rank.
+    fn len(&self, from: usize) -> usize {
+        if self.announced && from == 0 { 1 } else { self.words }
+    }
+
+    /// Words to send to and to receive from each rank, and where they begin.
+    fn pairs(&self, rank: usize) -> [Vec<usize>; 4] {
+        let lens = [vec![self.len(rank); self.ranks], (0..self.ranks).map(|from| self.len(from)).collect()];
+        let [send_starts, recv_starts] =
+            lens.each_ref().map(|lens| (0..=self.ranks).map(|r| lens[..r].iter().sum()).collect());
+        let [send, recv] = lens;
+        [send, send_starts, recv, recv_starts]
+    }
+
     /// What `rank` must have at `word` of its result.
     fn expected(&self, rank: usize, epoch: usize, word: usize) -> u64 {
+        if self.announced {
+            let [.., starts] = self.pairs(rank);
+            let from = (0..self.ranks).rfind(|from| starts[*from] <= word).expect("a word of some rank");
+            return Self::value(from, epoch, rank * self.len(from) + word - starts[from]);
+        }
         let sum = |word| (0..self.ranks).map(|r| Self::value(r, epoch, word)).sum();
         match self.collective {
             Collective::Broadcast => Self::value(0, epoch, word),
@@ -220,6 +248,7 @@ impl Scenario {
         let call = Signature::new(self.collective, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat);
         let call = if self.registered { call.registered() } else { call };
         let call = if self.shared { call.shared() } else { call };
+        let call = if self.announced { call.unequal(&[]) } else { call };
         if self.collective.traits().has_root() { call.rooted(0) } else { call }
     }
 
@@ -241,7 +270,12 @@ impl Scenario {
         let mut ran = Vec::new();
         let epochs = self.stops.iter().find(|s| s.0 == rank).map_or(self.epochs, |s| s.1);
         for epoch in 1..=epochs {
-            let exchange = Exchange::new(self.collective, 0, self.ranks, Lens::Equal(self.words));
+            let [send, send_starts, recv, recv_starts] = &self.pairs(rank);
+            let lens = match self.announced {
+                true => Lens::Pairs(Pairs { me: rank, most: None, send, send_starts, recv, recv_starts }),
+                false => Lens::Equal(self.words),
+            };
+            let exchange = Exchange::new(self.collective, 0, self.ranks, lens);
             let send: Vec<u64> = (0..exchange.send_count(rank)).map(|w| Self::value(rank, epoch, w)).collect();
             let mut recv = vec![0u64; exchange.recv_count(rank)];
             let buffers = match (self.collective, rank) {
@@ -262,6 +296,7 @@ impl Scenario {
             let mut windows = exchange.windows(8, 128);
             let window = match self.algorithms[rank] {
                 Algorithm::SingleCopy => exchange.whole(),
+                _ if self.announced => exchange.announced(8, 64 * self.ranks),
                 _ => {
                     let window = windows.next().expect("an exchange has a window");
                     assert!(windows.next().is_none(), "a model is one operation per call");
@@ -276,6 +311,12 @@ impl Scenario {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
                     ran.push(report.algorithm);
+                    let lengths = Lengths { largest: self.words, difference: 0 };
+                    assert_eq!(
+                        report.lengths,
+                        self.announced.then_some(lengths),
+                        "wrong lengths: rank {rank} epoch {epoch}"
+                    );
                     assert_eq!(report.is_done, self.cannot_read.is_none(), "rank {rank} epoch {epoch}");
                     if !report.is_done {
                         continue;
@@ -344,7 +385,9 @@ impl Scenario {
                 let (reporter, other) = (poison.reporter(), details[0] as usize);
                 assert!((reporter == stranger) != (other == stranger), "wrong details: {details:?} by {reporter}");
                 let (theirs, mine) = (self.signature(other, self.epochs), self.signature(reporter, self.epochs));
-                let described = [other as u64, theirs.kind, theirs.count, mine.kind, mine.count];
+                let [send, _, recv, _] = self.pairs(other);
+                let told = if self.announced { Lengths::of(other, &send, &recv).word() } else { theirs.count };
+                let described = [other as u64, theirs.kind, told, mine.kind, mine.count];
                 assert_eq!(details, described, "wrong details: the call of rank {other} as rank {reporter} told it");
             }
             (None, Some((dead, step, nth))) => {

@@ -57,6 +57,7 @@ macro_rules! for_every_model {
             broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
+            announced_2 announced_deposit_2 announced_3 mismatch_announced_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
@@ -219,6 +220,14 @@ models! {
         Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).general(0);
     all_to_all_mixed_2: "alltoall, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2).general(0);
+    announced_2: "alltoall with announced lengths, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(AllToAll).announced().epochs(2);
+    announced_deposit_2: "alltoall with announced lengths, one rank beside its mark, one with a deposit of 2 pieces, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, EIGHT).of(AllToAll).announced().epochs(2);
+    announced_3: "alltoall with announced lengths, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, 2).of(AllToAll).announced();
+    mismatch_announced_2: "different calls, alltoall with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(AllToAll).announced().epochs(2).stranger(1);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
     reduce_scatter_mixed_2: "reduce-scatter, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),

@@ -56,8 +56,8 @@ fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Piece
     }
 }
 
-fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank: usize, piece: usize) -> Place {
-    match w.inline {
+fn place<B: Board>(op: &Operation<'_, B>, inline: bool, pieces: &Pieces, rank: usize, piece: usize) -> Place {
+    match inline {
         true => Place::Inline { slot: op.slot, rank, bytes: pieces.bytes(0) },
         false => pieces.deposit(op.area, rank, piece),
     }
@@ -118,7 +118,7 @@ fn deposit<B: Board>(
     let (call, me) = (op.call, op.me);
     let first = i * pieces.elements;
     let mut written = 0;
-    op.board.write(place(op, w, pieces, me, i), |piece| {
+    op.board.write(place(op, w.inline, pieces, me, i), |piece| {
         for (block, at, from) in w.blocks(me) {
             let (start, end) = (at.start.max(first), at.end.min(first + pieces.len(i)));
             if start < end && (block != me || own || !w.exchange.traits.in_parts) {
@@ -168,6 +168,7 @@ pub(in crate::protocol) fn begin<B: Board>(
     let own = in_turn(op, w);
     if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
         && w.exchange.receives(me, me)
+        && !w.exchange.has_own_lengths()
         && !own
     {
         match gathers(op, w) {
@@ -179,13 +180,17 @@ pub(in crate::protocol) fn begin<B: Board>(
     // Every reader begins with another rank; a fold by rank begins with the first.
     let first = if own { 0 } else { me + 1 };
     for rank in (first..ranks).chain(0..first).filter(|r| *r != me || own) {
-        let left = w.part(rank, me);
-        if !left.is_empty() {
-            sources.push(Source { rank, left, to: w.place_of(rank), pieces: pieces(op, w, rank) });
-        }
+        sources.extend(source(op, w, rank));
     }
     let received_from_all = sources.iter().filter(|s| s.rank != me).count() + 1 == ranks;
     Begun { starts: own, received_from_all }
+}
+
+/// The part of the deposit of `rank` that is for this one, if there is any.
+pub(super) fn source<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Option<Source> {
+    let left = w.part(rank, op.me);
+    let (to, pieces, inline) = (w.place_of(rank), pieces(op, w, rank), w.inline);
+    (!left.is_empty()).then_some(Source { rank, left, to, pieces, inline })
 }
 
 /// Waits until something can be received.
@@ -195,10 +200,10 @@ pub(in crate::protocol) fn until_more<B: Board>(
     w: &Window<'_>,
     sources: &[Source],
 ) -> Result<(), Stop> {
-    let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
+    let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
     let turns = if in_turn(op, w) { 1 } else { sources.len() };
     op.wait(Wake::Event, |board| {
-        sources[..turns].iter().any(|s| ready(board, s, slot, epoch, hash, inline).is_some()).then_some(())
+        sources[..turns].iter().any(|s| ready(board, s, slot, epoch, hash).is_some()).then_some(())
     })
 }
 
@@ -210,11 +215,11 @@ pub(in crate::protocol) fn receive_ready<B: Board>(
     sources: &mut Vec<Source>,
     starts: &mut bool,
 ) -> Result<bool, Stop> {
-    let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
+    let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
     let own = in_turn(op, w);
     let (mut i, mut any) = (0, false);
     while i < sources.len() && (i == 0 || !own) {
-        if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash, inline) {
+        if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash) {
             receive(op, w, &mut sources[i], until, *starts)?;
             any = true;
         } else if own {
@@ -242,9 +247,9 @@ pub(in crate::protocol) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Windo
 
 /// Up to which element more of `source` lies ready; the mark of another call is an answer too.
 #[inline]
-fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u32, inline: bool) -> Option<usize> {
+pub(super) fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u32) -> Option<usize> {
     let line = board.line(slot, source.rank);
-    if inline {
+    if source.inline {
         let mark = line.entered.load(SyncPoint::DepositAcquire.order());
         return word::has_entered(mark, epoch).then_some(source.left.end);
     }
@@ -263,7 +268,7 @@ fn receive<B: Board>(
     starts: bool,
 ) -> Result<(), Stop> {
     let (board, call, pieces) = (op.board, op.call, source.pieces);
-    if w.inline {
+    if source.inline {
         // The mark is the flag of the payload: comparing it whole checks the signature for free.
         let mark = board.line(op.slot, source.rank).entered.load(SyncPoint::DepositAcquire.order());
         if mark != word::entered(op.epoch, op.hash) {
@@ -274,7 +279,7 @@ fn receive<B: Board>(
         let i = source.left.start / pieces.elements;
         let within = source.left.start - i * pieces.elements;
         let len = until.min(i * pieces.elements + pieces.len(i)) - source.left.start;
-        let at = place(op, w, &pieces, source.rank, i);
+        let at = place(op, source.inline, &pieces, source.rank, i);
         if gathers(op, w) {
             let sum = op.scratch.accumulator(room(op, w));
             let begins = source.to - w.place_of(op.me);

@@ -82,7 +82,7 @@ fn every_element_of_every_pair_reaches_its_reader_once() {
         let exchanges: Vec<_> = (0..ranks)
             .map(|me| {
                 let ([send, recv], [send_starts, recv_starts]) = (&rows[me], &starts[me]);
-                let lens = Lens::Pairs(Pairs { me, most, send, send_starts, recv, recv_starts });
+                let lens = Lens::Pairs(Pairs { me, most: Some(most), send, send_starts, recv, recv_starts });
                 Exchange::new(Collective::AllToAll, 0, ranks, lens)
             })
             .collect();
@@ -112,6 +112,66 @@ fn every_element_of_every_pair_reaches_its_reader_once() {
                 });
                 assert_eq!(*result, expected.collect::<Vec<_>>(), "{ranks} ranks, rank {reader}");
             }
+        }
+    }
+}
+
+/// As before where no rank knows more than its own lengths: each cuts its first deposit by its own largest block, and a reader finds its
+/// part in it by that.
+#[test]
+fn every_element_of_announced_lengths_reaches_its_reader_once() {
+    for (ranks, window_bytes) in [(2, 4096), (3, 512), (3, 4096), (5, 1 << 20), (9, 512)] {
+        let count = |from: usize, to: usize| [3, 0, 700, 1, 64, 0, 130][(from * 3 + to) % 7];
+        let row = |r: usize, sent: bool| -> Vec<usize> {
+            (0..ranks).map(|other| if sent { count(r, other) } else { count(other, r) }).collect()
+        };
+        let starts = |lens: &[usize]| -> Vec<usize> { (0..=ranks).map(|r| lens[..r].iter().sum()).collect() };
+        let rows: Vec<[Vec<usize>; 4]> = (0..ranks)
+            .map(|r| {
+                let (send, recv) = (row(r, true), row(r, false));
+                let of = [starts(&send), starts(&recv)];
+                let [send_starts, recv_starts] = of;
+                [send, send_starts, recv, recv_starts]
+            })
+            .collect();
+        let exchange = |me: usize, most: Option<usize>| {
+            let [send, send_starts, recv, recv_starts] = &rows[me];
+            let lens = Lens::Pairs(Pairs { me, most, send, send_starts, recv, recv_starts });
+            Exchange::new(Collective::AllToAll, 0, ranks, lens)
+        };
+        let unknown: Vec<_> = (0..ranks).map(|me| exchange(me, None)).collect();
+        let all = unknown.iter().fold(Lengths::default(), |all, x| all.and(x.own_lengths()));
+        assert_eq!(all.difference, 0);
+        let known: Vec<_> = (0..ranks).map(|me| exchange(me, Some(all.largest))).collect();
+        // The windows of a reader for a depositor, and those of the depositor.
+        let windows = |me: usize, depositor: usize| -> Vec<Window<'_>> {
+            let announced = unknown[me].announced(8, window_bytes);
+            let first = announced.narrowed(unknown[depositor].own_lengths().largest, 8);
+            assert!(first.deposit_most() * 8 <= window_bytes && announced.announces());
+            assert_eq!(announced.stride() > 0, ranks * 64 <= window_bytes);
+            let more = known[me].windows(8, window_bytes).skip(usize::from(announced.stride() > 0));
+            std::iter::once(first).chain(more.filter(|_| all.largest > announced.stride())).collect()
+        };
+        for reader in 0..ranks {
+            let mut got = vec![None; unknown[reader].recv_count(reader)];
+            for from in (0..ranks).filter(|from| *from != reader) {
+                for (w, theirs) in windows(reader, from).iter().zip(windows(from, from)) {
+                    let mut deposit = vec![None; theirs.deposit(from)];
+                    for (_, at, first) in theirs.blocks(from) {
+                        at.enumerate().for_each(|(k, slot)| deposit[slot] = Some((from, first + k)));
+                    }
+                    for (k, at) in w.part(from, reader).enumerate() {
+                        assert!(got[w.place_of(from) + k].replace(deposit[at].unwrap()).is_none());
+                    }
+                }
+            }
+            let (first, to, len) = unknown[reader].own_block().unwrap_or_default();
+            (0..len).for_each(|k| assert!(got[to + k].replace((reader, first + k)).is_none()));
+            let expected = (0..ranks).flat_map(|from| {
+                let first = rows[from][1][reader];
+                (first..first + count(from, reader)).map(move |k| Some((from, k)))
+            });
+            assert_eq!(got, expected.collect::<Vec<_>>(), "{ranks} ranks, rank {reader}");
         }
     }
 }

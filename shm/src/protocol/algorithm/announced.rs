@@ -1,0 +1,80 @@
+//! The exchange of blocks whose lengths each rank knows of its own only: ranks announce their lengths with their entry, and compare them.
+//!
+//! A rank writes one word, its [`Lengths`], beside its mark of entry, and cuts its deposit by its own largest block: what is small
+//! travels beside the mark although the others cannot know that it is small. A reader learns from the word where a rank's deposit
+//! lies. Every rank reads every word, so all find together whether the counts agree, and how much is left for further operations
+//! ([`Report::lengths`](crate::protocol::Report)).
+
+use super::exchange;
+use crate::protocol::board::{Board, Need};
+use crate::protocol::geometry::{Who, Window};
+use crate::protocol::lengths::Lengths;
+use crate::protocol::operation::{Operation, Stop};
+use crate::protocol::scratch::Source;
+use crate::protocol::wait::Wake;
+use crate::protocol::word;
+use crate::sync::{Ordering, SyncPoint};
+
+/// Runs the operation; returns the lengths of all ranks together.
+pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
+    let (me, ranks, element_bytes) = (op.me, op.ranks, op.call.element_bytes);
+    let mut all = w.exchange.own_lengths();
+    op.board.line(op.slot, me).announce(all.word());
+    exchange::enter_and_deposit(op, &w.narrowed(all.largest, element_bytes))?;
+    if let Some((from, to, len)) = w.exchange.own_block() {
+        op.call.keep_part(from, to, len);
+    }
+    let mut sources = std::mem::take(&mut op.scratch.sources);
+    sources.clear();
+    let mut silent = std::mem::take(&mut op.scratch.ready);
+    silent.clear();
+    silent.extend((me + 1..ranks).chain(0..me));
+    while !(silent.is_empty() && sources.is_empty()) {
+        let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
+        op.wait(Wake::Event, |board| {
+            let has_entered = |rank: &usize| word::has_entered(mark_of(board, slot, *rank), epoch);
+            let is_ready = |source: &Source| exchange::ready(board, source, slot, epoch, hash).is_some();
+            (silent.iter().any(has_entered) || sources.iter().any(is_ready)).then_some(())
+        })?;
+        let mut next = 0;
+        while let Some(&rank) = silent.get(next) {
+            match listen(op, rank)? {
+                Some(lengths) => {
+                    silent.remove(next);
+                    all = all.and(lengths);
+                    sources.extend(source(op, &w.narrowed(lengths.largest, element_bytes), rank)?);
+                }
+                None => next += 1,
+            }
+        }
+        exchange::receive_ready(op, w, &mut sources, &mut false)?;
+    }
+    (op.scratch.sources, op.scratch.ready) = (sources, silent);
+    Ok(all)
+}
+
+fn mark_of<B: Board>(board: &B, slot: usize, rank: usize) -> u64 {
+    board.line(slot, rank).entered.load(SyncPoint::CallAcquire.order())
+}
+
+/// The lengths of `rank`, if it has entered.
+fn listen<B: Board>(op: &mut Operation<'_, B>, rank: usize) -> Result<Option<Lengths>, Stop> {
+    match mark_of(op.board, op.slot, rank) {
+        mark if mark == word::entered(op.epoch, op.hash) => {
+            let announced = op.board.line(op.slot, rank).call[1].load(Ordering::Relaxed);
+            Ok(Some(Lengths::from_word(announced)))
+        }
+        mark if word::has_entered(mark, op.epoch) => Err(op.mismatch(rank)),
+        _ => Ok(None),
+    }
+}
+
+/// The part of the deposit of `rank` that is for this one, if there is any; `w` is cut as its sender has cut it.
+fn source<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, rank: usize) -> Result<Option<Source>, Stop> {
+    let source = exchange::source(op, w, rank);
+    if source.is_some() && !w.inline {
+        let deposit = w.deposit_most() * op.call.element_bytes;
+        op.reserve(Need { accumulator: 0, deposit, whose: Who::Only(rank) })?;
+    }
+    Ok(source)
+}
