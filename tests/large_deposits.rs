@@ -68,6 +68,16 @@ fn sizes(player: &Player) {
                 comm.all_gather_into(&mine, &mut all).unwrap();
                 (all, (0..ranks).flat_map(|from| block(call, from, 0, count)).collect())
             }
+            Collective::AllToAll if drawn >> 32 & 1 == 1 => {
+                // A sender's largest block is not known to the others.
+                let len = |from: usize, to: usize| count >> (from + 2 * to) % 3;
+                let to_each: Vec<usize> = (0..ranks).map(|to| len(rank, to)).collect();
+                let from_each: Vec<usize> = (0..ranks).map(|from| len(from, rank)).collect();
+                let sent: Vec<u64> = (0..ranks).flat_map(|to| block(call, rank, to, len(rank, to))).collect();
+                all.truncate(from_each.iter().sum());
+                comm.all_to_all_varcount_into(&sent, &to_each, &mut all, &from_each).unwrap();
+                (all, (0..ranks).flat_map(|from| block(call, from, rank, len(from, rank))).collect())
+            }
             Collective::AllToAll => {
                 comm.all_to_all_into(&to_all(), &mut all).unwrap();
                 (all, (0..ranks).flat_map(|from| block(call, from, rank, count)).collect())
