@@ -17,6 +17,7 @@ use super::operation::{Report, Stop};
 use super::payload::{PreparedExchange, PreparedPayload};
 use super::reuse::left_by_all;
 use super::step::Step;
+use super::store_pace::Stores;
 use super::wait;
 use super::word;
 use crate::config::Algorithm;
@@ -144,7 +145,7 @@ impl<B: Board> Member<B> {
         let place = |rank| Place::Inline { slot, rank, bytes: exchange.deposit_bytes() };
         exchange.describe(line);
         if exchange.deposits() {
-            board.write(place(board.rank()), |deposit| exchange.deposit(deposit, 0));
+            board.write(place(board.rank()), |deposit| exchange.deposit(deposit, 0, Stores::Ordinary));
         }
         line.entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
@@ -173,12 +174,11 @@ impl<B: Board> Member<B> {
         line.entered.store(mark, SyncPoint::CallRelease.order());
         board.step(Step::Entered);
         if exchange.deposits() {
-            for piece in 0..exchange.pieces() {
-                board.write(exchange.place(area, board.rank(), piece), |to| exchange.deposit(to, piece));
-                line.deposited.store(word::deposited(epoch, hash, piece + 1), SyncPoint::DepositRelease.order());
-                event::wake(board, slot);
+            match exchange.pieces() {
+                1 => self.deposit_piece(&exchange, 0, slot, area, Stores::Ordinary),
+                _ => self.deposit_pieces(&exchange, slot, area),
             }
-            board.step(Step::Deposited);
+            self.board.step(Step::Deposited);
         }
         exchange.keep_own();
         for rank in exchange.sources() {
@@ -194,6 +194,25 @@ impl<B: Board> Member<B> {
             }
         }
         Some(Ok(()))
+    }
+
+    /// Deposits a piece and announces it.
+    #[inline(always)]
+    fn deposit_piece(&self, exchange: &PreparedExchange<'_>, piece: usize, slot: usize, area: usize, stores: Stores) {
+        let (board, hash) = (&self.board, exchange.hash() ^ self.history);
+        let place = exchange.place(area, board.rank(), piece);
+        board.write(place, |to| exchange.deposit(to, piece, stores));
+        let mark = word::deposited(self.epoch, hash, piece + 1);
+        board.line(slot, board.rank()).deposited.store(mark, SyncPoint::DepositRelease.order());
+        event::wake(board, slot);
+    }
+
+    /// Deposits several pieces, one after the other.
+    #[inline(never)]
+    fn deposit_pieces(&mut self, exchange: &PreparedExchange<'_>, slot: usize, area: usize) {
+        let stores = self.scratch.stores.begin(exchange.deposit_bytes());
+        (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, area, stores));
+        self.scratch.stores.end(stores, exchange.written_bytes());
     }
 
     /// Folds a payload that travels through deposits of one piece; `None`, with nothing done, where their memory is not known to

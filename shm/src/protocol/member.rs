@@ -33,7 +33,7 @@ pub struct Member<B> {
     pub board: B,
     /// Final value of each slot's arrival word at its last ticketed use.
     arrivals: [ArrivalWord; SLOTS],
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 /// The call history hash after a call whose signature, salted by the history before it, is `hash`.

@@ -9,8 +9,10 @@
 use crate::clock::now_ns;
 use crate::kernels;
 
-/// Shorter deposits are always ordinary: a few lines are on their way while the next are written.
-const LEAST_BYTES: usize = 40 * 1024;
+/// Shorter deposits are always ordinary: so many lines are on their way at a time, while the next are written.
+const LEAST_BYTES: usize = 8 * 1024 + 1;
+/// Of deposits that are not slow one in so many is timed: reading the clock twice takes as long as 400 bytes.
+const TIMED_ONE_IN: u8 = 8;
 /// A slow deposit takes longer than this for a KiB: near ones take 60 to 130 ns, far ones 430.
 const SLOW_NS_PER_KIB: u64 = 250;
 /// Slow deposits in turn before others go past the caches: one may have been interrupted.
@@ -21,8 +23,10 @@ const PAST_CACHES_IN_TURN: u8 = 16;
 /// The pace of a rank's large deposits so far.
 #[derive(Debug, Default)]
 pub(super) struct StorePace {
+    /// Timed deposits in turn that were slow.
     slow: u8,
-    past_caches: u8,
+    /// Deposits since the last one that was timed.
+    untimed: u8,
 }
 
 /// The stores of one deposit.
@@ -42,7 +46,7 @@ impl StorePace {
         if bytes < LEAST_BYTES || !kernels::taking_lines_is_slow() {
             return Stores::Ordinary;
         }
-        self.next(now_ns())
+        self.next(now_ns)
     }
 
     /// Takes note that a deposit of `bytes` has ended.
@@ -52,13 +56,18 @@ impl StorePace {
         }
     }
 
-    fn next(&mut self, now_ns: u64) -> Stores {
-        if self.slow < SLOW_IN_TURN || self.past_caches == PAST_CACHES_IN_TURN {
-            self.past_caches = 0;
-            return Stores::Timed { begun_ns: now_ns };
+    fn next(&mut self, now_ns: impl Fn() -> u64) -> Stores {
+        let (stores, most_untimed) = match self.slow {
+            0 => (Stores::Ordinary, TIMED_ONE_IN - 1),
+            SLOW_IN_TURN.. => (Stores::PastCaches, PAST_CACHES_IN_TURN),
+            _ => (Stores::Ordinary, 0),
+        };
+        if self.untimed >= most_untimed {
+            self.untimed = 0;
+            return Stores::Timed { begun_ns: now_ns() };
         }
-        self.past_caches += 1;
-        Stores::PastCaches
+        self.untimed += 1;
+        stores
     }
 
     fn add(&mut self, took_ns: u64, bytes: usize) {
@@ -79,9 +88,10 @@ mod tests {
     fn deposit(pace: &mut StorePace, took_ns: &[u64]) -> usize {
         let mut past_caches = 0;
         for took_ns in took_ns {
-            match pace.next(0) {
+            match pace.next(|| 0) {
                 Stores::PastCaches => past_caches += 1,
-                _ => pace.add(*took_ns, BYTES),
+                Stores::Timed { .. } => pace.add(*took_ns, BYTES),
+                Stores::Ordinary => {}
             }
         }
         past_caches
@@ -89,21 +99,22 @@ mod tests {
 
     #[test]
     fn near_deposits_stay_in_the_caches_and_an_interrupt_changes_nothing() {
-        let mut took_ns = [NEAR_NS; 100];
-        took_ns[40] = 1_000_000;
+        let mut took_ns = [NEAR_NS; 200];
+        // The thirteenth that is timed.
+        took_ns[12 * 8 + 7] = 1_000_000;
         assert_eq!(deposit(&mut StorePace::default(), &took_ns), 0);
     }
 
     #[test]
     fn far_deposits_go_past_the_caches_but_for_those_that_are_timed() {
-        // Two at first, and one after sixteen.
-        assert_eq!(deposit(&mut StorePace::default(), &[FAR_NS; 2 + 10 * 17]), 10 * 16);
+        // Seven that are not timed and two that are at first, then one after sixteen.
+        assert_eq!(deposit(&mut StorePace::default(), &[FAR_NS; 9 + 10 * 17]), 10 * 16);
     }
 
     #[test]
     fn deposits_return_to_the_caches_when_the_processors_are_near_again() {
         let mut pace = StorePace::default();
-        assert_eq!(deposit(&mut pace, &[FAR_NS; 10]), 8);
+        assert_eq!(deposit(&mut pace, &[FAR_NS; 17]), 8);
         assert_eq!(deposit(&mut pace, &[NEAR_NS; 100]), 8);
     }
 

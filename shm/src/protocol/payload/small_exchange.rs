@@ -13,6 +13,7 @@ use crate::protocol::call::{Arithmetic, Lane};
 use crate::protocol::geometry::{Exchange, Lens, Who};
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use crate::protocol::pieces::PIECE_BYTES;
+use crate::protocol::store_pace::Stores;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -275,15 +276,32 @@ impl PreparedExchange<'_> {
     /// `to = mine`, a piece of the deposit: of blocks for each rank, first the one for the rank after this one; its own comes last, if
     /// it is wanted.
     #[inline(always)]
-    pub(in crate::protocol) fn deposit(&self, to: *mut u8, piece: usize) {
-        let SmallBlocks { me, ranks, block, in_parts, in_turn, .. } = *self.blocks;
-        let blocks = if in_parts { ranks - usize::from(!in_turn) } else { 1 };
-        for position in 0..blocks {
+    pub(in crate::protocol) fn deposit(&self, to: *mut u8, piece: usize, stores: Stores) {
+        let SmallBlocks { me, ranks, block, in_parts, .. } = *self.blocks;
+        for position in 0..self.blocks_written() {
             let Some((within, from, bytes)) = self.part(position, piece) else { continue };
             let reader = if in_parts { (me + 1 + position) % ranks } else { 0 };
             // SAFETY: E; S: the piece holds its part of every block.
-            unsafe { copy_block(to.add(within), self.exchange.send.add(reader * block + from), bytes) }
+            unsafe {
+                let (to, mine) = (to.add(within), self.exchange.send.add(reader * block + from));
+                match stores {
+                    Stores::PastCaches => kernels::copy_streaming(to, mine, bytes),
+                    Stores::Ordinary | Stores::Timed { .. } => copy_block(to, mine, bytes),
+                }
+            }
         }
+    }
+
+    /// Blocks of this rank's deposit that are written.
+    #[inline(always)]
+    fn blocks_written(&self) -> usize {
+        let SmallBlocks { ranks, in_parts, in_turn, .. } = *self.blocks;
+        if in_parts { ranks - usize::from(!in_turn) } else { 1 }
+    }
+
+    /// Bytes of this rank's deposit that are written.
+    pub(in crate::protocol) fn written_bytes(&self) -> usize {
+        self.blocks_written() * self.blocks.block
     }
 
     /// `result[own] = mine[own]`, where a result has a part of this rank's own that is not taken in its turn, and it does not
