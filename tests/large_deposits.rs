@@ -70,7 +70,7 @@ fn sizes(player: &Player) {
             }
             Collective::AllToAll if drawn >> 32 & 1 == 1 => {
                 // A sender's largest block is not known to the others.
-                let len = |from: usize, to: usize| count >> (from + 2 * to) % 3;
+                let len = |from: usize, to: usize| count >> ((from + 2 * to) % 3);
                 let to_each: Vec<usize> = (0..ranks).map(|to| len(rank, to)).collect();
                 let from_each: Vec<usize> = (0..ranks).map(|from| len(from, rank)).collect();
                 let sent: Vec<u64> = (0..ranks).flat_map(|to| block(call, rank, to, len(rank, to))).collect();
