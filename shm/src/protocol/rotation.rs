@@ -56,7 +56,7 @@ impl Rotation {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(earlybird_loom)))]
 mod tests {
     use super::*;
 
