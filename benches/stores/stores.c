@@ -1,4 +1,4 @@
-/* What it costs to hand data to another processor through shared memory, by size, kind of stores and number of places that are used
+/* The cost of handing data to another processor through shared memory, by size, kind of stores and number of places that are used
  * in turn. A thread on processor 0 writes, one on processor 1 reads when all is written; both have been there many times before.
  *
  *     cc -O2 -march=native -pthread benches/stores/stores.c -o target/stores && target/stores
@@ -22,7 +22,7 @@ enum { REPEATS = 201, ROOM = 4 << 20, MOST_BYTES = 256 << 10 };
 
 static unsigned char *shared, *sent, *received;
 static _Alignas(128) _Atomic long turn;
-/* What the reader is to do: nothing if `bytes` is 0. */
+/* The reader's task: none if `bytes` is 0. */
 static _Atomic long at, bytes, read_ns;
 
 static long now(void)

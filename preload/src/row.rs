@@ -99,7 +99,7 @@ impl Row {
     pub fn placed(at: *mut c_void, blocks: Vec<(isize, Block)>) -> Row {
         let mut span = Span::default();
         blocks.iter().for_each(|(offset, block)| span.add(*offset, block));
-        // Where they follow one another the blocks are of no more interest.
+        // Blocks that follow one another are of no more interest.
         span.row(at).unwrap_or_else(|| Row { at, bytes: span.bytes, blocks: RowBlocks::Placed(blocks.into()) })
     }
 

@@ -153,7 +153,7 @@ pub trait Board {
     fn read<R>(&self, at: Place, f: impl FnOnce(*const u8) -> R) -> R;
     /// Writes payload, whose only user the protocol has made this rank.
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
-    /// Where large payloads lie in their areas.
+    /// The places of large deposits in their areas.
     fn rotation(&self) -> Rotation;
     /// Reserves and pre-faults the memory that `need` names in `area`; cheap when that was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;

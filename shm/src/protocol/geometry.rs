@@ -191,7 +191,7 @@ impl<'a> Exchange<'a> {
 
     /// The first window where no rank knows all lengths: of every block as much as is sure to fit a deposit, whatever its length.
     pub fn announced(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
-        // As `windows` cuts blocks that are larger; nothing where it has no room for all blocks at once.
+        // The cut of `windows` for larger blocks; nothing where there is no room for all blocks at once.
         let fits = self.ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
         let stride = if fits { window_bytes / element_bytes / self.ranks } else { 0 };
         Window { exchange: self, positions: (0, self.ranks), from: 0, stride, inline: stride == 0 }

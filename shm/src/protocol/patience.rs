@@ -67,15 +67,15 @@ pub(super) mod pace {
     pub const fn looks() -> [u32; 2] {
         [400, 1500]
     }
-    /// Polls after a yield, which takes half a microsecond and more even where nobody else wants the CPU: without polls in between,
-    /// most changes would come while this rank is in the kernel.
-    pub fn looks_after_yield() -> [u32; 2] {
-        [0, looks()[1] / 8]
-    }
     /// The polls in a model: none, unless the model is about spinning.
     #[cfg(earlybird_loom)]
     pub fn looks() -> [u32; 2] {
         [crate::model::spins(); 2]
+    }
+    /// Polls after a yield, which takes half a microsecond and more even where nobody else wants the CPU: without polls in between,
+    /// most changes would come while this rank is in the kernel.
+    pub fn looks_after_yield() -> [u32; 2] {
+        [0, looks()[1] / 8]
     }
     /// Time of the first inspection of the peers, and the longest interval between two.
     pub const INSPECT_FIRST_NS: u64 = 1_000_000;

@@ -40,16 +40,15 @@ impl Pieces {
         Pieces { accumulator_bytes: call.prepared.accumulator_bytes, ..cut }
     }
 
+    /// `count` elements in one piece.
+    pub(super) fn one(count: usize, element_bytes: usize) -> Self {
+        Pieces { elements: count.max(1), number: 1, count, element_bytes, accumulator_bytes: element_bytes, base: 0 }
+    }
+
     /// The payload of `call` in one piece.
     pub fn whole(call: &Call<'_>) -> Self {
-        Pieces {
-            elements: call.count.max(1),
-            number: 1,
-            count: call.count,
-            element_bytes: call.element_bytes,
-            accumulator_bytes: call.prepared.accumulator_bytes,
-            base: 0,
-        }
+        let one = Self::one(call.count, call.element_bytes);
+        Pieces { accumulator_bytes: call.prepared.accumulator_bytes, ..one }
     }
 
     /// The same pieces, in a deposit after `base` bytes.

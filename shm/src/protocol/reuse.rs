@@ -42,8 +42,8 @@ impl<B: Board> Operation<'_, B> {
 
     /// Reserves the memory that the operation needs in its area, or fails the group before any of it is touched.
     pub(super) fn reserve(&mut self, need: Need) -> Result<(), Stop> {
-        let deposit = self.board.rotation().room(need.deposit);
-        match self.board.reserve(self.area, Need { deposit, ..need }) {
+        let need = Need { deposit: self.board.rotation().room(need.deposit), ..need };
+        match self.board.reserve(self.area, need) {
             Ok(()) => Ok(()),
             Err(crate::Error::NoSpace { needed, free, .. }) => Err(self.no_space(needed, free)),
             Err(crate::Error::System { errno, .. }) => Err(self.refused(errno, need.accumulator + need.deposit, None)),

@@ -1,4 +1,4 @@
-//! What a rank keeps from one operation to the next: lists and accumulators, so that the steady state allocates nothing, and the pace
+//! The state of a rank from one operation to the next: lists and accumulators, so that the steady state allocates nothing, and the pace
 //! of its stores.
 
 use super::pieces::Pieces;
@@ -12,7 +12,7 @@ pub(super) struct Scratch {
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,
-    /// How fast its deposits have been.
+    /// The pace of its deposits so far.
     pub(super) stores: StorePace,
     /// A private accumulator, for results that cannot be accumulated in place.
     accumulator: Vec<u64>,

@@ -1,9 +1,9 @@
-//! How fast a rank's large deposits go into memory that other processors have in their caches, and the stores that suit that.
+//! The pace of a rank's large deposits, whose lines other processors have in their caches, and the stores that suit it.
 //!
 //! An ordinary store first takes the line from all caches that have it. Between processors that share a cache this is fast, and the
 //! reader finds the line near. Between others, as those of AMD's core complexes, 64 KiB take four times as long, more than memory
-//! itself: there the stores go past the caches, and the reader reads from memory (`docs/results/2026-11-26.md`). What is far from
-//! what no interface says in a virtual machine, and a hypervisor moves processors at any time; so each rank times its own
+//! itself: there the stores go past the caches, and the reader reads from memory (`docs/results/2026-11-26.md`). No interface of
+//! a virtual machine tells which processors share a cache, and a hypervisor moves them at any time; so each rank times its own
 //! deposits. Both ways write the same bytes before the same mark: no other rank needs to know.
 
 #[cfg(not(earlybird_loom))]

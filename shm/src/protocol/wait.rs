@@ -39,14 +39,14 @@ impl<B: Board> Operation<'_, B> {
     }
 
     fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
-        if let Some(found) = self.spin(pace::looks(), look) {
+        if let Some(found) = self.poll(pace::looks(), look) {
             return Ok(found);
         }
         self.wait_long(wake, look)
     }
 
     /// Looks some times without a pause and then some with one, if this rank has a CPU of its own and nothing else to see to.
-    fn spin<T>(&mut self, [tight, paused]: [u32; 2], look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
+    fn poll<T>(&mut self, [tight, paused]: [u32; 2], look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
         if self.patience.oversubscribed || self.has_pending() {
             return None;
         }
@@ -109,7 +109,7 @@ impl<B: Board> Operation<'_, B> {
                 _ if moved => {}
                 pace::Next::Yield => {
                     board.yield_now();
-                    if let Some(found) = self.spin(pace::looks_after_yield(), look) {
+                    if let Some(found) = self.poll(pace::looks_after_yield(), look) {
                         break Ok(found);
                     }
                 }

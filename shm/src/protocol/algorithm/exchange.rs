@@ -41,14 +41,7 @@ fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
 fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
     let (count, element_bytes) = (w.deposit(rank), op.call.element_bytes);
     match w.inline {
-        true => Pieces {
-            elements: count.max(1),
-            number: 1,
-            count,
-            element_bytes,
-            accumulator_bytes: element_bytes,
-            base: 0,
-        },
+        true => Pieces::one(count, element_bytes),
         false => {
             let base = op.base(w.deposit_most() * element_bytes);
             Pieces::cut(count, element_bytes, PIECE_BYTES, word::MAX_PIECES).after(base)

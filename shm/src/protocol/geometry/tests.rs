@@ -116,7 +116,7 @@ fn every_element_of_every_pair_reaches_its_reader_once() {
     }
 }
 
-/// As before where no rank knows more than its own lengths: each cuts its first deposit by its own largest block, and a reader finds its
+/// The same where no rank knows more than its own lengths: each cuts its first deposit by its own largest block, and a reader finds its
 /// part in it by that.
 #[test]
 fn every_element_of_announced_lengths_reaches_its_reader_once() {

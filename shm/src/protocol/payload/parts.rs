@@ -9,7 +9,7 @@ use crate::protocol::store_pace::Stores;
 /// Copies from private to shared memory.
 ///
 /// # Safety
-/// As [`kernels::copy`].
+/// The contract of [`kernels::copy`].
 pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, bytes: usize, stores: Stores) {
     // SAFETY: the contract of this function.
     unsafe {

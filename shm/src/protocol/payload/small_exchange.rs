@@ -4,6 +4,7 @@
 //! `recv` writable for those that it receives: [`SmallExchange::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
+use super::parts::copy_out;
 use super::small_payload::copy_deposit;
 use super::{Buffers, Call, Prepared};
 use crate::kernels::{self, FoldFn};
@@ -285,8 +286,8 @@ impl PreparedExchange<'_> {
             unsafe {
                 let (to, mine) = (to.add(within), self.exchange.send.add(reader * block + from));
                 match stores {
-                    Stores::PastCaches => kernels::copy_streaming(to, mine, bytes),
-                    Stores::Ordinary | Stores::Timed { .. } => copy_block(to, mine, bytes),
+                    Stores::Ordinary => copy_block(to, mine, bytes),
+                    paced => copy_out(to, mine, bytes, paced),
                 }
             }
         }
