@@ -33,13 +33,14 @@ fn calls() -> MutexGuard<'static, Vec<CommCalls>> {
     CALLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts calls of one communicator behind those that it has under way.
-fn append(calls: &mut Vec<CommCalls>, mut started: CommCalls) {
-    let entry = |calls: &CommCalls| calls.front().map(|first| Arc::as_ptr(&first.call.entry));
-    match calls.iter_mut().find(|calls| entry(calls) == entry(&started)) {
-        Some(calls) => calls.append(&mut started),
-        None => calls.push(started),
-    }
+/// The calls under way of the communicator that `call` belongs to, perhaps none, behind which the caller puts at least one.
+fn calls_beside<'a>(calls: &'a mut Vec<CommCalls>, call: &PreparedCall) -> &'a mut CommCalls {
+    let is_beside = |calls: &CommCalls| calls.front().is_some_and(|first| Arc::ptr_eq(&first.call.entry, &call.entry));
+    let place = calls.iter().position(is_beside).unwrap_or_else(|| {
+        calls.push(CommCalls::new());
+        calls.len() - 1
+    });
+    &mut calls[place]
 }
 
 /// Asks those calls of a communicator that may end next, in order, and hands over each that has ended; returns how many have. So a
@@ -72,7 +73,7 @@ pub fn complete_later(mut call: Box<PreparedCall>, on_end: OnEnd) {
     match call.try_end() {
         Some(result) => on_end(call, result),
         None => {
-            append(&mut calls(), VecDeque::from([UnderWay { call, on_end }]));
+            calls_beside(&mut calls(), &call).push_back(UnderWay { call, on_end });
             REGISTERED.call_once(|| waits::register(make_progress));
         }
     }
@@ -101,7 +102,9 @@ unsafe extern "C" fn make_progress() -> c_int {
         !calls.is_empty()
     });
     let mut calls = calls();
-    std::mem::replace(&mut *calls, before).into_iter().for_each(|started| append(&mut calls, started));
+    for mut started in std::mem::replace(&mut *calls, before) {
+        calls_beside(&mut calls, &started[0].call).append(&mut started);
+    }
     ended as c_int
 }
 
