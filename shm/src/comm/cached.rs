@@ -1,4 +1,4 @@
-//! The fast path of a handle: a small call with the arguments of the previous one reuses its prepared state, and goes from the
+//! The fast path of a handle: a small call with the arguments of an earlier one reuses its prepared state, and goes from the
 //! handle to the lines with one comparison.
 
 use super::call_cache::{CachedCall, CachedPayload, CallKey};
@@ -9,7 +9,7 @@ use crate::protocol::payload::{SmallExchange, SmallPayload};
 use crate::protocol::{Member, Report, Stop};
 
 impl NodeComm {
-    /// Carries out a small call with the arguments of the previous one; `None`, with nothing done, where it must be carried
+    /// Carries out a small call with the arguments of an earlier one; `None`, with nothing done, where it must be carried
     /// out in the general way.
     #[inline(always)]
     pub(super) fn execute_cached(&self, key: CallKey, payload: CachedPayload<'_>) -> Option<Result<(), Box<Error>>> {
@@ -19,13 +19,14 @@ impl NodeComm {
         }
     }
 
-    /// Runs an operation of the previous call's prepared state, if the key is that call's. The error is boxed, so that the answer is
+    /// Runs an operation of the prepared state that the key finds. The error is boxed, so that the answer is
     /// returned in registers.
     #[inline(never)]
     fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Box<Error>>> {
         let state = &mut *self.state.try_lock()?;
-        let NodeState { broken, member, cached: Some(cached), last, .. } = state else { return None };
-        if cached.key != Some(key) || *broken || member.board.is_forked_child() {
+        let NodeState { broken, member, calls, last, .. } = state;
+        let cached = calls.find(key)?;
+        if *broken || member.board.is_forked_child() {
             return None;
         }
         let unwinding = Unwinding { broken, member };

@@ -1,4 +1,4 @@
-//! The prepared state of the previous call, and the key by which a small call finds that it is the same.
+//! The prepared state of earlier calls, and the key by which a small call finds that it is one of them.
 
 use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
@@ -16,6 +16,11 @@ pub(super) struct CallKey {
     /// Elements of an allreduce; of an exchange `bytes to send 16 | bytes to receive 16 | root + 1 16 | in place 16`.
     count: usize,
 }
+
+/// Calls whose prepared state is kept: programs take turns between several, whose preparation takes longer than a small call.
+const KEPT_CALLS: usize = 16;
+/// Of these, the ones in which a call may be.
+const PLACES_OF_A_CALL: usize = 4;
 
 /// Most bytes that an exchange with a key sends, or receives.
 const MOST_BYTES: usize = u16::MAX as usize;
@@ -88,11 +93,11 @@ impl CallKey {
     }
 }
 
-/// The prepared state of the previous call.
+/// The prepared state of an earlier call.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct CachedCall {
-    /// `None` where the previous call was not small.
+    /// `None` where the call was not small.
     pub(super) key: Option<CallKey>,
     pub(super) prepared: Prepared<'static>,
     /// The blocks of an exchange that may go the fast path.
@@ -114,5 +119,96 @@ impl CachedCall {
             Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&self.prepared, me, window_bytes),
             _ => None,
         };
+    }
+}
+
+/// The prepared state of earlier calls, each at one of the places that its arguments give it.
+#[derive(Debug, Default)]
+pub(super) struct CallCache([Option<CachedCall>; KEPT_CALLS]);
+
+impl CallCache {
+    /// The prepared state of the call with this key.
+    #[inline(always)]
+    pub(super) fn find(&self, key: CallKey) -> Option<&CachedCall> {
+        let mut places = places_of([key.kind, key.count as u64]);
+        places.find_map(|at| self.0[at].as_ref().filter(|cached| cached.key == Some(key)))
+    }
+
+    /// The place of a call: one that has its prepared state, an empty one, or that of another call.
+    pub(super) fn place(&mut self, key: Option<CallKey>, signature: Signature) -> &mut Option<CachedCall> {
+        let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
+        let is_its_own =
+            |at: &usize| self.0[*at].as_ref().is_some_and(|cached| (cached.key, cached.signature) == (key, signature));
+        let is_empty = |at: &usize| self.0[*at].is_none();
+        let [found, empty] = [places_of(words).find(is_its_own), places_of(words).find(is_empty)];
+        let first = places_of(words).next().unwrap_or(0);
+        &mut self.0[found.or(empty).unwrap_or(first)]
+    }
+
+    /// Forgets all calls.
+    pub(super) fn clear(&mut self) {
+        *self = CallCache::default();
+    }
+}
+
+/// The places for a call that these words tell from others, the best first.
+#[inline(always)]
+fn places_of([kind, count]: [u64; 2]) -> impl Iterator<Item = usize> {
+    // Multiplied by odd numbers without a pattern, the highest bits differ even where the words differ by one.
+    let mixed = kind.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let first = (mixed >> (u64::BITS - KEPT_CALLS.ilog2())) as usize;
+    (first..first + PLACES_OF_A_CALL).map(|at| at % KEPT_CALLS)
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+    use crate::config::Algorithm;
+    use crate::op::{DType, FoldOrder};
+    use crate::protocol::collective::Collective;
+
+    fn signature(count: usize) -> Signature {
+        Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, count)
+    }
+
+    fn key(count: usize) -> CallKey {
+        CallKey { kind: 7, count }
+    }
+
+    /// Prepares an allreduce of so many elements, as a call of it does.
+    fn prepare(calls: &mut CallCache, count: usize) {
+        let signature = signature(count);
+        let place = calls.place(Some(key(count)), signature);
+        let prepared = Prepared::new(signature, DType::F64, Op::Sum, 2, false, Algorithm::Flat).expect("f64 has a sum");
+        let mut cached = CachedCall::new(signature, prepared);
+        cached.key = Some(key(count));
+        *place = Some(cached);
+    }
+
+    #[test]
+    fn calls_that_take_turns_are_all_kept() {
+        for first in 0..200 {
+            let mut calls = CallCache::default();
+            let counts = first..first + PLACES_OF_A_CALL;
+            counts.clone().for_each(|count| prepare(&mut calls, count));
+            for count in counts {
+                let found = calls.find(key(count)).expect("kept");
+                assert_eq!(found.signature, signature(count));
+                assert!(calls.place(Some(key(count)), signature(count)).is_some(), "it has its place again");
+            }
+            calls.clear();
+            assert!(calls.find(key(first)).is_none());
+        }
+    }
+
+    #[test]
+    fn the_newest_call_is_kept_among_any_number() {
+        let mut calls = CallCache::default();
+        for count in 0..1000 {
+            prepare(&mut calls, count);
+            assert!(calls.find(key(count)).is_some_and(|found| found.signature == signature(count)), "{count}");
+            assert!(calls.find(CallKey { kind: 8, count }).is_none());
+        }
+        assert_eq!(calls.0.iter().flatten().count(), KEPT_CALLS);
     }
 }

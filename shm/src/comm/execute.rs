@@ -42,7 +42,7 @@ impl NodeComm {
         }
     }
 
-    /// The same for a small call with the arguments of the previous one; `None`, with nothing done, for any other one.
+    /// The same for a small call with the arguments of an earlier one; `None`, with nothing done, for any other one.
     #[inline(always)]
     pub fn execute_fast(&self, args: &CollectiveArgs<'_>) -> Option<Result<(), Box<Error>>> {
         let (key, payload) = CallKey::of(args)?;
@@ -96,32 +96,31 @@ impl NodeComm {
                 return Ok(());
             }
         }
-        let (args, NodeState { member, cached, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
+        let (args, NodeState { member, calls, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
         let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
         let small = CallKey::of(args).filter(|(_, payload)| fits(payload));
         let by_user;
-        let prepared = match (args.op, &mut *cached) {
-            (ReduceOp::Builtin(_), Some(cached)) if small.is_some_and(|(key, _)| cached.key == Some(key)) => {
-                &cached.prepared
-            }
+        let prepared = match (args.op, small.and_then(|(key, _)| calls.find(key))) {
+            (ReduceOp::Builtin(_), Some(cached)) => &cached.prepared,
             // The prepared state is not kept, since the operator is only borrowed.
             (ReduceOp::User(operator), _) => {
                 by_user = self.prepare_user(&checked, operator)?;
                 &by_user
             }
-            (ReduceOp::Builtin(op), cached) => {
+            (ReduceOp::Builtin(op), None) => {
                 let signature = checked.signature();
-                if cached.as_ref().is_none_or(|cached| cached.signature != signature) {
+                let place = calls.place(small.map(|(key, _)| key), signature);
+                if place.as_ref().is_none_or(|cached| cached.signature != signature) {
                     let facts = Facts {
                         oversubscribed: member.patience.oversubscribed,
                         is_single_copy_refused: *is_single_copy_refused,
                     };
                     let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
-                    *cached = Some(CachedCall::new(signature, prepared));
+                    *place = Some(CachedCall::new(signature, prepared));
                 }
-                let Some(cached) = cached else { unreachable!("cached above") };
+                let Some(cached) = place else { unreachable!("cached above") };
                 cached.set_key(small, self.rank, self.windows.deposit);
                 &cached.prepared
             }
@@ -142,7 +141,8 @@ impl NodeComm {
         };
         match done {
             Ok(Report { is_done: false, .. }) => {
-                (*cached, *is_single_copy_refused) = (None, true);
+                calls.clear();
+                *is_single_copy_refused = true;
                 self.execute_checked_in(state, checked)
             }
             Ok(Report { lengths: Some(lengths), .. }) if lengths.difference != 0 => {

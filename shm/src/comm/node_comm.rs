@@ -1,6 +1,6 @@
 //! The group of a node's ranks as its members hold it: joining, what it is, and the lock that a call takes.
 
-use super::call_cache::CachedCall;
+use super::call_cache::CallCache;
 use super::shared_results;
 use crate::Error;
 use crate::config::WaitPreset;
@@ -76,12 +76,11 @@ pub struct NodeComm {
 pub(super) struct NodeState {
     /// True if a call panicked.
     pub(super) broken: bool,
-    /// The prepared state of the previous call.
-    pub(super) cached: Option<CachedCall>,
     pub(super) last: Option<Report>,
     /// True once a rank could not read another's private memory: all ranks know it after the same call.
     pub(super) is_single_copy_refused: bool,
     pub(super) member: Member<Mapped>,
+    pub(super) calls: CallCache,
     /// The memory of shared results.
     pub(super) results: shared_results::Results,
 }
@@ -169,7 +168,7 @@ impl NodeComm {
         let state = SpinMutex::new(NodeState {
             broken: false,
             member,
-            cached: None,
+            calls: CallCache::default(),
             last: None,
             is_single_copy_refused: false,
             results,

@@ -30,6 +30,11 @@ impl<B: Board> Member<B> {
         {
             return done;
         }
+        self.run_general(call)
+    }
+
+    /// The same, never on the fast path.
+    pub fn run_general(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         self.epoch += 1;
         if !self.pending.is_empty() {
             self.counts.moved();

@@ -64,18 +64,13 @@ pub(super) mod pace {
 
     /// Polls without a pause, then polls with one, while every rank has a CPU of its own: about 2 and 60 us.
     #[cfg(not(earlybird_loom))]
-    pub const fn looks() -> [u32; 2] {
+    const fn most_looks() -> [u32; 2] {
         [400, 1500]
     }
     /// The polls in a model: none, unless the model is about spinning.
     #[cfg(earlybird_loom)]
-    pub fn looks() -> [u32; 2] {
+    fn most_looks() -> [u32; 2] {
         [crate::model::spins(); 2]
-    }
-    /// Polls after a yield, which takes half a microsecond and more even where nobody else wants the CPU: without polls in between,
-    /// most changes would come while this rank is in the kernel.
-    pub fn looks_after_yield() -> [u32; 2] {
-        [0, looks()[1] / 8]
     }
     /// Time of the first inspection of the peers, and the longest interval between two.
     pub const INSPECT_FIRST_NS: u64 = 1_000_000;
@@ -91,6 +86,21 @@ pub(super) mod pace {
     }
 
     impl Patience {
+        /// The polls of a wait before it yields or sleeps: first those without a pause. One at most where ranks outnumber the CPUs.
+        #[inline(always)]
+        pub(in crate::protocol) fn looks(&self) -> [u32; 2] {
+            match (self.oversubscribed, most_looks()) {
+                (false, looks) => looks,
+                (true, [tight, _]) => [tight.min(1), 0],
+            }
+        }
+
+        /// The polls after a yield, which takes half a microsecond and more even where nobody else wants the CPU: without polls in
+        /// between, most changes would come while this rank is in the kernel.
+        pub(in crate::protocol) fn looks_after_yield(&self) -> [u32; 2] {
+            [0, self.looks()[1] / 8]
+        }
+
         /// The next step of a wait that has lasted `waited_ns`. It sleeps in the end, but is awake when the end is expected: a
         /// sleeper takes tens of microseconds to come back, which all others see as the tail of the call.
         pub(in crate::protocol) fn next(&self, waited_ns: u64) -> Next {

@@ -30,7 +30,7 @@ impl<B: Board> Operation<'_, B> {
     /// complete is reported as complete.
     #[inline]
     pub(super) fn wait<T>(&mut self, wake: Wake, mut look: impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
-        if pace::looks()[0] > 0
+        if self.patience.looks()[0] > 0
             && let Some(found) = look(self.board)
         {
             return Ok(found);
@@ -39,15 +39,15 @@ impl<B: Board> Operation<'_, B> {
     }
 
     fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
-        if let Some(found) = self.poll(pace::looks(), look) {
+        if let Some(found) = self.poll(self.patience.looks(), look) {
             return Ok(found);
         }
         self.wait_long(wake, look)
     }
 
-    /// Looks some times without a pause and then some with one, if this rank has a CPU of its own and nothing else to see to.
+    /// Looks some times without a pause and then some with one, if this rank has nothing else to see to.
     fn poll<T>(&mut self, [tight, paused]: [u32; 2], look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
-        if self.patience.oversubscribed || self.has_pending() {
+        if self.has_pending() {
             return None;
         }
         (0..tight + paused).find_map(|round| {
@@ -109,7 +109,7 @@ impl<B: Board> Operation<'_, B> {
                 _ if moved => {}
                 pace::Next::Yield => {
                     board.yield_now();
-                    if let Some(found) = self.poll(pace::looks_after_yield(), look) {
+                    if let Some(found) = self.poll(self.patience.looks_after_yield(), look) {
                         break Ok(found);
                     }
                 }
@@ -149,11 +149,10 @@ impl<B: Board> Operation<'_, B> {
     }
 }
 
-/// Spins for a rank that has a CPU of its own; returns whether `there` became true. `meanwhile` is called after the first poll
-/// has failed.
+/// Looks up to `looks` times, and once before; returns whether `there` became true. `meanwhile` is called after the first look
+/// has failed. Without looks nothing is called.
 #[inline(always)]
-pub(super) fn spin(there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
-    let [looks, _] = pace::looks();
+pub(super) fn spin(looks: u32, there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
     if looks == 0 {
         return false;
     }

@@ -264,8 +264,8 @@ impl Scenario {
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
         let dies = self.death.filter(|d| d.0 == rank).map(|d| (d.1, d.2));
-        let oversubscribed = self.general.contains(&rank);
-        let patience = Patience::new(WaitPreset::Balanced, oversubscribed, None);
+        let is_general = self.general.contains(&rank);
+        let patience = Patience::new(WaitPreset::Balanced, is_general, None);
         let mut member = Member::new(group.board(rank, dies), patience);
         let mut ran = Vec::new();
         let epochs = self.stops.iter().find(|s| s.0 == rank).map_or(self.epochs, |s| s.1);
@@ -307,7 +307,8 @@ impl Scenario {
                 true => buffers.window(&window, &prepared),
                 false => buffers.call(0..self.words, &prepared),
             };
-            match catch_unwind(AssertUnwindSafe(|| member.run(&call))) {
+            let run = if is_general { Member::run_general } else { Member::run };
+            match catch_unwind(AssertUnwindSafe(|| run(&mut member, &call))) {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
                     ran.push(report.algorithm);
