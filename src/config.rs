@@ -80,6 +80,10 @@ pub struct Config {
     /// This process in the trace, where its communicators do not tell: a communicator of MPI may have some of the ranks.
     #[doc(hidden)]
     pub traced_process: Option<TracedProcess>,
+    /// True if the CPUs of this communicator's ranks are wanted by more processes of the program than there are, some of them not
+    /// members: then no rank spins, even if the members alone have a CPU each.
+    #[doc(hidden)]
+    pub shares_cpus: bool,
 }
 
 /// Sets a field by the value of its variable.
@@ -174,7 +178,7 @@ impl Config {
             timeout: self.timeout,
             join_timeout: self.join_timeout,
             arena_max_bytes: self.arena_max_bytes,
-            oversubscribed: false,
+            oversubscribed: self.shares_cpus,
             settings: self.rendezvous_settings(identity),
         }
     }

@@ -249,6 +249,14 @@ pub fn rank_and_size(comm: Handle) -> Option<(usize, usize)> {
     Some((rank? as usize, size? as usize))
 }
 
+/// Gathers as much of each of the `size` ranks of `comm`, by rank; `T` is plain data. `None` if MPI fails.
+pub fn gather<T: Copy>(comm: Handle, size: usize, mine: &[T]) -> Option<Vec<T>> {
+    let (mut all, bytes, byte) = (mine.repeat(size), size_of_val(mine) as c_int, constants().byte);
+    // SAFETY: every rank of `comm` makes this call; `all` has room for as much of every rank as every rank sends.
+    let code = unsafe { PMPI_Allgather(mine.as_ptr().cast(), bytes, byte, all.as_mut_ptr().cast(), bytes, byte, comm) };
+    (code == 0).then_some(all)
+}
+
 /// Returns the size of an element of `dtype` in bytes, `None` for an invalid handle.
 pub fn type_size(dtype: Handle) -> Option<usize> {
     if dtype == constants().null_type || dtype == 0 {

@@ -7,7 +7,8 @@
 
 use crate::abi::{self, constants};
 use crate::messages::PendingMessage;
-use crate::{dynamic_linker, settings, stderr};
+use crate::{dynamic_linker, machine, settings, stderr};
+use earlybird::Interpose;
 use earlybird::messages::{Failure, Message};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,7 +25,7 @@ const WAITING: u64 = 1;
 /// All ranks have the same settings.
 const EQUAL: u64 = 2;
 
-/// Compares the settings, the first time that it is called.
+/// Compares the settings, the first time that it is called. Then every rank has this library, and all of them count the CPUs.
 fn compare_once() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if !abi::is_running() || DONE.swap(true, Relaxed) {
@@ -34,7 +35,10 @@ fn compare_once() {
     match abi::rank_and_size(constants().world) {
         Some((0, size)) => lead(mine, size as c_int),
         Some(_) => follow(mine),
-        None => {}
+        None => return,
+    }
+    if settings::get().interpose != Interpose::Off {
+        machine::count_ranks();
     }
 }
 

@@ -21,6 +21,7 @@ mod handles;
 mod init;
 mod intercepted;
 mod kept_handles;
+mod machine;
 mod messages;
 mod new_call;
 mod non_blocking;

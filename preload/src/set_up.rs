@@ -9,11 +9,10 @@ use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::messages::PrivateComm;
 use crate::selection::{Measured, Selection};
 use crate::summary::{self, ForwardReason, SetUp};
-use crate::{progress, retired, settings, stderr, waits};
-use earlybird::messages::{Layout, node_name};
+use crate::{machine, progress, retired, settings, stderr, waits};
+use earlybird::messages::Layout;
 use earlybird::trace::TracedProcess;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
-use std::ffi::c_int;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -197,12 +196,14 @@ fn join_nodes(
     Ok(builder.messages(layout, messages).connect())
 }
 
-/// Returns the configuration for joining: with a deadline, and without virtual nodes, which `agree` has found.
+/// Returns the configuration for joining: with a deadline and what is known of the machine, and without virtual nodes, which `agree` has
+/// found.
 fn join_config(config: &Config) -> Config {
     let mut config = config.clone();
     config.traced_process = Some(traced_process(&config));
     config.join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
     config.ranks_per_node = None;
+    config.shares_cpus = machine::ranks_outnumber_cpus();
     config
 }
 
@@ -251,20 +252,14 @@ impl RankInfo {
         static FACTS: OnceLock<RankInfo> = OnceLock::new();
         static SET_UPS: AtomicU64 = AtomicU64::new(0);
         let facts = FACTS.get_or_init(|| {
-            let process_key = random();
-            let node = node_name(config.dir.as_deref()).inspect_err(|error| {
-                stderr::print(&format!(
-                    "earlybird: the calls of this process are forwarded to MPI: {} {error}",
-                    error.code()
-                ));
-            });
+            let (process_key, host) = (random(), machine::name());
             RankInfo {
-                host: node.as_ref().map_or(0, settings::hash),
+                host: host.unwrap_or_default(),
                 node: virtual_node(config),
                 settings: settings::digest(),
                 process_key: process_key.unwrap_or_default(),
                 process: std::process::id(),
-                is_able: process_key.is_some() && node.is_ok(),
+                is_able: process_key.is_some() && host.is_some(),
                 ..RankInfo::default()
             }
         });
@@ -279,7 +274,7 @@ impl RankInfo {
 #[derive(Debug, Clone, Copy)]
 struct JoinOutcome {
     is_done: bool,
-    /// True if there is a CPU for every rank of the world.
+    /// True if there is a CPU for every rank of the world on this machine.
     has_cpu: bool,
     /// True if this process can make progress in non-blocking calls whenever it is inside MPI.
     starts_calls: bool,
@@ -287,8 +282,7 @@ struct JoinOutcome {
 
 impl JoinOutcome {
     fn new(joined: &Result<Communicator, Error>) -> JoinOutcome {
-        let ranks = abi::rank_and_size(constants().world).map_or(usize::MAX, |(_, size)| size);
-        let has_cpu = joined.as_ref().is_ok_and(|comm| comm.allowed_cpus() >= ranks);
+        let has_cpu = !machine::ranks_outnumber_cpus();
         JoinOutcome { is_done: joined.is_ok(), has_cpu, starts_calls: waits::can_call() }
     }
 }
@@ -338,14 +332,7 @@ fn agree(all: &[RankInfo]) -> Result<Vec<Vec<usize>>, ForwardReason> {
 
 /// Gathers as much of each of the `size` ranks of `comm`, by rank; `T` is plain data.
 fn gather<T: Copy>(comm: Handle, size: usize, mine: &[T]) -> Result<Vec<T>, ForwardReason> {
-    let (mut all, bytes, byte) = (mine.repeat(size), size_of_val(mine) as c_int, constants().byte);
-    // SAFETY: every rank of `comm` makes this call; `all` has room for as much of every rank as every rank sends.
-    let code =
-        unsafe { abi::PMPI_Allgather(mine.as_ptr().cast(), bytes, byte, all.as_mut_ptr().cast(), bytes, byte, comm) };
-    match code {
-        0 => Ok(all),
-        _ => Err(ForwardReason::SetUpFailed),
-    }
+    abi::gather(comm, size, mine).ok_or(ForwardReason::SetUpFailed)
 }
 
 /// Sums each of the words over the `size` ranks of `comm`.

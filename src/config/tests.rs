@@ -54,6 +54,7 @@ fn every_variable_reaches_its_field() {
         trace: Some("runs/first".into()),
         trace_bytes: Some(1 << 20),
         traced_process: None,
+        shares_cpus: false,
     };
     assert_eq!(config, expected);
     assert_eq!(with(&[("EARLYBIRD_TIMEOUT", "none")]).unwrap().timeout, None);

@@ -34,7 +34,7 @@ impl Hierarchy {
         let transport = LeaderTransport::Messages(Box::new(JobTransport::new(transport, peers)));
         // The group of a real node counts its CPUs itself.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let oversubscribed = topology.here().len() < layout.here && layout.here > cpus;
+        let oversubscribed = config.shares_cpus || (topology.here().len() < layout.here && layout.here > cpus);
         Self::join(config, identity, topology, transport, oversubscribed)
     }
 }
