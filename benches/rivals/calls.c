@@ -1,10 +1,11 @@
 /* Collectives of an MPI library under controlled arrivals. The calls are plain MPI calls, so the same program measures an MPI library
  * alone and with earlybird's interposer in front of it.
  *
- *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS
+ *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS OTHERS
  *
  * OPERATIONS, SIZES and PATTERNS are lists with commas; SIZES in bytes of one rank's block. A cell during which the processors of
- * ranks 0 and 1 are nearer than LEAST_NS or farther apart than MOST_NS is measured again, for ten seconds at most.
+ * ranks 0 and 1 are nearer than LEAST_NS or farther apart than MOST_NS is measured again, for ten seconds at most. OTHERS is the number
+ * of other calls that are made before each measured one.
  *
  * Ranks line up outside of MPI before every call, each with a processor of its own as far as there are so many, and wait until an
  * instant that is the same for all, a late rank DELAY_US longer. Every result is checked. For every cell rank 0 prints
@@ -18,7 +19,7 @@
 
 enum { WARM_UP = 20, SPIN_NS = 50000 };
 
-static int oversubscribed;
+static int oversubscribed, others;
 
 /* Ranks that outnumber the processors sleep only: one that spun would hold up another. */
 static void wait_until(int64_t instant)
@@ -136,6 +137,19 @@ static int64_t distance_since(int64_t before)
     return most;
 }
 
+/* Makes that many small calls that differ from the measured ones, as a program does that makes each of its calls now and then. */
+static void make_others(void)
+{
+    float sent[4] = {1, 2, 3, 4}, received[4];
+    for (int i = 0; i < others; i++)
+        switch (i % 4) {
+        case 0: MPI_Allreduce(sent, received, 3, MPI_FLOAT, MPI_MAX, WORLD); break;
+        case 1: MPI_Bcast(sent, 1, MPI_FLOAT, ranks - 1, WORLD); break;
+        case 2: MPI_Reduce(sent, received, 4, MPI_FLOAT, MPI_MIN, ranks - 1, WORLD); break;
+        case 3: MPI_Allreduce(sent, received, 1, MPI_FLOAT, MPI_SUM, WORLD); break;
+        }
+}
+
 /* Makes the calls of a cell. */
 static void measure(const struct operation *op, const char *pattern, size_t block, int calls, int64_t delay, float *send, float *recv,
                     int64_t *stamps)
@@ -143,6 +157,7 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
     int64_t lead_ns = 2 * SPIN_NS + oversubscribed * INT64_C(30000) * ranks;
     for (int number = -WARM_UP; number < calls; number++) {
         fill(op, send, recv, block, number + WARM_UP);
+        make_others();
         wait_until(line_up(lead_ns, 0) + lateness(pattern, rank, number, delay));
         int64_t arrival = now();
         op->call(send, recv, (int)block);
@@ -197,9 +212,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &ranks);
-    if (argc != 8)
-        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS");
+    if (argc != 9)
+        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS OTHERS");
     const int64_t within_ns[2] = {atoll(argv[6]), atoll(argv[7])};
+    others = atoi(argv[8]);
     oversubscribed = !pin();
     share_line();
     char *outer, *middle, *inner;

@@ -37,6 +37,7 @@ impl<K> BorrowedBytes<K> {
     }
 
     /// The value that keeps the memory valid, to change.
+    #[cfg(not(earlybird_loom))]
     pub(crate) fn keeper_mut(&mut self) -> &mut K {
         &mut self.keeper
     }
