@@ -17,10 +17,10 @@ pub(super) struct CallKey {
     count: usize,
 }
 
-/// Calls whose prepared state is kept: programs take turns between several, whose preparation takes longer than a small call.
-const KEPT_CALLS: usize = 16;
-/// Of these, the ones in which a call may be.
-const PLACES_OF_A_CALL: usize = 4;
+/// Programs take turns between several calls, whose preparation takes longer than a small call. So the prepared state of that many is
+/// kept, in sets: the arguments of a call give its set.
+const SETS: usize = 8;
+const CALLS_OF_A_SET: usize = 4;
 
 /// Most bytes that an exchange with a key sends, or receives.
 const MOST_BYTES: usize = u16::MAX as usize;
@@ -122,27 +122,30 @@ impl CachedCall {
     }
 }
 
-/// The prepared state of earlier calls, each at one of the places that its arguments give it.
+/// The prepared state of earlier calls. In each set the newest comes first.
 #[derive(Debug, Default)]
-pub(super) struct CallCache([Option<CachedCall>; KEPT_CALLS]);
+pub(super) struct CallCache([[Option<CachedCall>; CALLS_OF_A_SET]; SETS]);
 
 impl CallCache {
     /// The prepared state of the call with this key.
     #[inline(always)]
     pub(super) fn find(&self, key: CallKey) -> Option<&CachedCall> {
-        let mut places = places_of([key.kind, key.count as u64]);
-        places.find_map(|at| self.0[at].as_ref().filter(|cached| cached.key == Some(key)))
+        let set = &self.0[set_of([key.kind, key.count as u64])];
+        set.iter().find_map(|place| place.as_ref().filter(|cached| cached.key == Some(key)))
     }
 
-    /// The place of a call: one that has its prepared state, an empty one, or that of another call.
+    /// The place of a call: the one that has its prepared state, or that of the oldest call of its set.
     pub(super) fn place(&mut self, key: Option<CallKey>, signature: Signature) -> &mut Option<CachedCall> {
         let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
-        let is_its_own =
-            |at: &usize| self.0[*at].as_ref().is_some_and(|cached| (cached.key, cached.signature) == (key, signature));
-        let is_empty = |at: &usize| self.0[*at].is_none();
-        let [found, empty] = [places_of(words).find(is_its_own), places_of(words).find(is_empty)];
-        let first = places_of(words).next().unwrap_or(0);
-        &mut self.0[found.or(empty).unwrap_or(first)]
+        let set = &mut self.0[set_of(words)];
+        let is_of_call = |cached: &CachedCall| (cached.key, cached.signature) == (key, signature);
+        match set.iter().position(|place| place.as_ref().is_some_and(is_of_call)) {
+            Some(at) => &mut set[at],
+            None => {
+                set.rotate_right(1);
+                &mut set[0]
+            }
+        }
     }
 
     /// Forgets all calls.
@@ -151,13 +154,12 @@ impl CallCache {
     }
 }
 
-/// The places for a call that these words tell from others, the best first.
+/// The set of a call that these words tell from others.
 #[inline(always)]
-fn places_of([kind, count]: [u64; 2]) -> impl Iterator<Item = usize> {
+fn set_of([kind, count]: [u64; 2]) -> usize {
     // Multiplied by odd numbers without a pattern, the highest bits differ even where the words differ by one.
     let mixed = kind.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    let first = (mixed >> (u64::BITS - KEPT_CALLS.ilog2())) as usize;
-    (first..first + PLACES_OF_A_CALL).map(|at| at % KEPT_CALLS)
+    (mixed >> (u64::BITS - SETS.ilog2())) as usize
 }
 
 #[cfg(all(test, not(earlybird_loom)))]
@@ -186,29 +188,33 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_take_turns_are_all_kept() {
+    fn calls_that_take_turns_are_kept_behind_any_number_of_earlier_ones() {
+        let mut calls = CallCache::default();
         for first in 0..200 {
-            let mut calls = CallCache::default();
-            let counts = first..first + PLACES_OF_A_CALL;
-            counts.clone().for_each(|count| prepare(&mut calls, count));
+            let counts = first..first + CALLS_OF_A_SET;
+            for count in counts.clone().chain(counts.clone()) {
+                if calls.find(key(count)).is_none() {
+                    prepare(&mut calls, count);
+                }
+            }
             for count in counts {
                 let found = calls.find(key(count)).expect("kept");
                 assert_eq!(found.signature, signature(count));
                 assert!(calls.place(Some(key(count)), signature(count)).is_some(), "it has its place again");
             }
-            calls.clear();
-            assert!(calls.find(key(first)).is_none());
         }
+        calls.clear();
+        assert!((0..300).all(|count| calls.find(key(count)).is_none()));
     }
 
     #[test]
-    fn the_newest_call_is_kept_among_any_number() {
+    fn the_newest_call_is_kept_and_all_places_are_used() {
         let mut calls = CallCache::default();
         for count in 0..1000 {
             prepare(&mut calls, count);
             assert!(calls.find(key(count)).is_some_and(|found| found.signature == signature(count)), "{count}");
             assert!(calls.find(CallKey { kind: 8, count }).is_none());
         }
-        assert_eq!(calls.0.iter().flatten().count(), KEPT_CALLS);
+        assert_eq!(calls.0.iter().flatten().flatten().count(), SETS * CALLS_OF_A_SET);
     }
 }
