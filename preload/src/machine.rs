@@ -22,10 +22,10 @@ struct RankCpus {
 
 static RANKS_OUTNUMBER_CPUS: OnceLock<bool> = OnceLock::new();
 
-/// Counts the ranks of this machine and their CPUs. All ranks of MPI_COMM_WORLD call it.
+/// Counts the ranks of this machine and their CPUs. All ranks of MPI_COMM_WORLD take part, also one that does not know its machine.
 pub fn count_ranks() {
-    let world = constants().world;
-    let (Some(machine), Some((_, size))) = (name(), abi::rank_and_size(world)) else { return };
+    let (world, machine) = (constants().world, name().unwrap_or_default());
+    let Some((_, size)) = abi::rank_and_size(world) else { return };
     let (mask, cpus) = match sched_getaffinity(None) {
         Ok(set) => (settings::hash(&bits(&set)), set.count() as u64),
         // More CPUs than a mask holds.
