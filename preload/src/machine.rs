@@ -5,7 +5,6 @@ use crate::abi::{self, constants};
 use crate::{settings, stderr};
 use earlybird::messages::node_name;
 use earlybird::probe;
-use rustix::thread::{CpuSet, sched_getaffinity};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
@@ -26,12 +25,9 @@ static RANKS_OUTNUMBER_CPUS: OnceLock<bool> = OnceLock::new();
 pub fn count_ranks() {
     let (world, machine) = (constants().world, name().unwrap_or_default());
     let Some((_, size)) = abi::rank_and_size(world) else { return };
-    let (mask, cpus) = match sched_getaffinity(None) {
-        Ok(set) => (settings::hash(&bits(&set)), set.count() as u64),
-        // More CPUs than a mask holds.
-        Err(_) => (0, available_parallelism().map_or(1, usize::from) as u64),
-    };
-    if let Some(all) = abi::gather(world, size, &[RankCpus { machine, mask, cpus }]) {
+    let affinity = probe::affinity();
+    let cpus = affinity.iter().map(|word| u64::from(word.count_ones())).sum();
+    if let Some(all) = abi::gather(world, size, &[RankCpus { machine, mask: settings::hash(&affinity), cpus }]) {
         RANKS_OUTNUMBER_CPUS.get_or_init(|| outnumber_cpus(machine, &all, probe::cpu_quota()));
     }
 }
@@ -56,11 +52,6 @@ pub fn name() -> Option<u64> {
             None
         }
     })
-}
-
-/// The numbers of the CPUs in `set`.
-fn bits(set: &CpuSet) -> Vec<usize> {
-    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
 /// Returns whether the ranks on `machine` outnumber its CPUs. Two ranks are taken to have the same CPUs or different ones; where

@@ -106,19 +106,19 @@ pub(super) struct CachedCall {
 }
 
 impl CachedCall {
-    /// A call that is prepared, and not known by a key yet.
-    pub(super) fn new(signature: Signature, prepared: Prepared<'static>) -> Self {
-        CachedCall { key: None, prepared, blocks: None, signature }
-    }
-
-    /// Lets calls with the key of this one, which rank `me` makes with `small` buffers, reuse the prepared state. Deposits of one
-    /// operation have at most `window_bytes`.
-    pub(super) fn set_key(&mut self, small: Option<(CallKey, CachedPayload<'_>)>, me: usize, window_bytes: usize) {
-        self.key = small.map(|(key, _)| key);
-        self.blocks = match small {
-            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&self.prepared, me, window_bytes),
+    /// The prepared state of a call. Later ones with the key of its `small` buffers reuse it; on rank `me` deposits of one operation have
+    /// at most `window_bytes`.
+    pub(super) fn new(
+        signature: Signature,
+        prepared: Prepared<'static>,
+        small: Option<(CallKey, CachedPayload<'_>)>,
+        (me, window_bytes): (usize, usize),
+    ) -> Self {
+        let blocks = match small {
+            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&prepared, me, window_bytes),
             _ => None,
         };
+        CachedCall { key: small.map(|(key, _)| key), prepared, blocks, signature }
     }
 }
 
@@ -134,7 +134,7 @@ impl CallCache {
         set.iter().find_map(|place| place.as_ref().filter(|cached| cached.key == Some(key)))
     }
 
-    /// The place of a call: the one that has its prepared state, or that of the oldest call of its set.
+    /// The place of a call: the one that has its prepared state, or an empty one, from which the oldest call of the set had to go.
     pub(super) fn place(&mut self, key: Option<CallKey>, signature: Signature) -> &mut Option<CachedCall> {
         let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
         let set = &mut self.0[set_of(words)];
@@ -143,6 +143,7 @@ impl CallCache {
             Some(at) => &mut set[at],
             None => {
                 set.rotate_right(1);
+                set[0] = None;
                 &mut set[0]
             }
         }
@@ -182,9 +183,7 @@ mod tests {
         let signature = signature(count);
         let place = calls.place(Some(key(count)), signature);
         let prepared = Prepared::new(signature, DType::F64, Op::Sum, 2, false, Algorithm::Flat).expect("f64 has a sum");
-        let mut cached = CachedCall::new(signature, prepared);
-        cached.key = Some(key(count));
-        *place = Some(cached);
+        *place = Some(CachedCall { key: Some(key(count)), ..CachedCall::new(signature, prepared, None, (0, 0)) });
     }
 
     #[test]

@@ -112,16 +112,18 @@ impl NodeComm {
             (ReduceOp::Builtin(op), None) => {
                 let signature = checked.signature();
                 let place = calls.place(small.map(|(key, _)| key), signature);
-                if place.as_ref().is_none_or(|cached| cached.signature != signature) {
-                    let facts = Facts {
-                        oversubscribed: member.patience.oversubscribed,
-                        is_single_copy_refused: *is_single_copy_refused,
-                    };
-                    let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
-                    *place = Some(CachedCall::new(signature, prepared));
-                }
-                let Some(cached) = place else { unreachable!("cached above") };
-                cached.set_key(small, self.rank, self.windows.deposit);
+                let cached = match place {
+                    Some(cached) => cached,
+                    None => {
+                        let facts = Facts {
+                            oversubscribed: member.patience.oversubscribed,
+                            is_single_copy_refused: *is_single_copy_refused,
+                        };
+                        let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
+                        let (me, window_bytes) = (self.rank, self.windows.deposit);
+                        place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
+                    }
+                };
                 &cached.prepared
             }
         };

@@ -8,6 +8,7 @@ pub use super::arena::{ARENA_NAME, file_limit};
 pub use super::directory::leftovers;
 use super::limits;
 pub use super::limits::MemoryGroup;
+pub use super::process::affinity;
 use super::region::Region;
 pub use super::rendezvous::try_out;
 use crate::Error;

@@ -77,7 +77,7 @@ fn parse_stat(line: &str) -> Option<(char, u64)> {
 }
 
 /// CPUs the calling thread may run on, as 1024 bits.
-pub(crate) fn affinity() -> [u64; 16] {
+pub fn affinity() -> [u64; 16] {
     let mut mask = [0; 16];
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..1024).filter(|&cpu| set.is_set(cpu)).for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64)),

@@ -124,11 +124,10 @@ impl<B: Board> Member<B> {
         board.write(Place::Inline { slot, rank: me, bytes }, |place| payload.send_inline(place));
         line.entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
-        let [looks, _] = self.patience.looks();
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let theirs = self.board.line(slot, rank);
             let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::spin(looks, there, || payload.prefetch()) {
+            if !wait::spin(&self.patience, there, || payload.prefetch()) {
                 self.await_mark(&payload.call(), rank, mark)?;
             }
         }
@@ -151,11 +150,10 @@ impl<B: Board> Member<B> {
         board.step(Step::Entered);
         event::wake(board, slot);
         exchange.keep_own();
-        let [looks, _] = self.patience.looks();
         for rank in exchange.sources() {
             let theirs = self.board.line(slot, rank);
             let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::spin(looks, there, || exchange.prefetch()) {
+            if !wait::spin(&self.patience, there, || exchange.prefetch()) {
                 self.await_mark(&exchange.call(), rank, mark)?;
             }
             self.board.read(place(rank), |deposit| exchange.receive(deposit, rank, 0));
@@ -182,11 +180,10 @@ impl<B: Board> Member<B> {
             self.board.step(Step::Deposited);
         }
         exchange.keep_own();
-        let [looks, _] = self.patience.looks();
         for rank in exchange.sources() {
             for piece in exchange.pieces_from(rank) {
                 let there = || has_deposited(&self.board, slot, rank, epoch, hash, piece + 1);
-                if !wait::spin(looks, there, || exchange.prefetch())
+                if !wait::spin(&self.patience, there, || exchange.prefetch())
                     && let Err(stop) = self.await_deposit(&exchange.call(), rank, piece + 1)
                 {
                     return Some(Err(stop));
@@ -234,7 +231,6 @@ impl<B: Board> Member<B> {
         board.write(place(me), |deposit| payload.send(deposit));
         line.deposited.store(word::deposited(epoch, hash, 1), SyncPoint::DepositRelease.order());
         board.step(Step::Deposited);
-        let [looks, _] = self.patience.looks();
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let there = || has_deposited(&self.board, slot, rank, epoch, hash, 1);
             let meanwhile = || {
@@ -244,7 +240,7 @@ impl<B: Board> Member<B> {
                     self.board.demote(place(me));
                 }
             };
-            if !wait::spin(looks, there, meanwhile)
+            if !wait::spin(&self.patience, there, meanwhile)
                 && let Err(stop) = self.await_deposit(&payload.call(), rank, 1)
             {
                 return Some(Err(stop));

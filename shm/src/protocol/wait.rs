@@ -149,10 +149,11 @@ impl<B: Board> Operation<'_, B> {
     }
 }
 
-/// Looks up to `looks` times, and once before; returns whether `there` became true. `meanwhile` is called after the first look
-/// has failed. Without looks nothing is called.
+/// Looks once, and then as often as `patience` allows without a pause; returns whether `there` became true. `meanwhile` is called after
+/// the first look has failed. Without looks nothing is called.
 #[inline(always)]
-pub(super) fn spin(looks: u32, there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
+pub(super) fn spin(patience: &Patience, there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
+    let [looks, _] = patience.looks();
     if looks == 0 {
         return false;
     }
