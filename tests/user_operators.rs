@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::flags::meet;
+use common::flags::{meet, raise, wait_for};
 use common::{Job, Player, mix};
 use earlybird::{Algorithm, BytesOp, Communicator, Error, FoldOrder, Op, UserOp};
+use std::sync::Once;
 use std::time::Duration;
 
 const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
@@ -20,6 +21,7 @@ fn rank() {
         ("scripts", scripts),
         ("refused", refused),
         ("nested", nested),
+        ("away", away),
     ]);
 }
 
@@ -108,6 +110,36 @@ fn as_bytes(comm: &Communicator, send: &[Matrix], expected: &[Matrix], root: usi
     let all = bytemuck::cast_slice(&send[..block * comm.size()]);
     comm.reduce_scatter_block_into(all, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
     assert_eq!(recv, expected[comm.rank() * block..][..block]);
+}
+
+/// The last rank comes once another one has applied the operator.
+fn away(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.set_algorithm(Algorithm::Slices).unwrap();
+    let (rank, ranks, root) = (comm.rank(), comm.size(), player.arg::<usize>(0));
+    let send = matrices(5, rank, 1000);
+    let expected = (1..ranks).fold(matrices(5, 0, 1000), |left, r| {
+        left.iter().zip(matrices(5, r, 1000)).map(|(a, b)| product(a, &b)).collect()
+    });
+    for call in ["allreduce", "reduce"] {
+        let tell = Once::new();
+        let op = UserOp::ordered(|a: &Matrix, b: &Matrix| {
+            tell.call_once(|| raise(call));
+            product(a, b)
+        });
+        if rank == ranks - 1 {
+            wait_for(call);
+        }
+        let mut recv = vec![[7; 4]; 1000];
+        let process = comm.process_at_rank(root);
+        match call {
+            "allreduce" => comm.all_reduce_into(&send, &mut recv, &op).unwrap(),
+            _ if rank == root => process.reduce_into_root(&send, &mut recv, &op).unwrap(),
+            _ => process.reduce_into(&send, &op).unwrap(),
+        }
+        assert!(recv == expected || call == "reduce" && rank != root);
+    }
+    player.say("done");
 }
 
 /// Elements of `N` bytes that are counters without carry: a commutative sum of every byte.
@@ -236,6 +268,15 @@ fn operands_of_an_ordered_operator_stand_in_rank_order_everywhere() {
         let calls = 6 * Algorithm::ALL.len() * 2 * 2;
         for said in Job::new("ordered", ranks).run() {
             assert_eq!(said, [format!("calls {calls}")]);
+        }
+    }
+}
+
+#[test]
+fn slices_fold_what_is_there_while_a_rank_is_away() {
+    for (ranks, root) in [(3, 0), (4, 1), (4, 3)] {
+        for said in Job::new("away", ranks).arg(root).run() {
+            assert_eq!(said, ["done"]);
         }
     }
 }

@@ -169,6 +169,8 @@ pub enum Rule {
     StartedIsNotLeft,
     /// A result that some rank still reads is not written.
     HeldIsNotWritten,
+    /// Who folds a part of a chunk wakes the ranks that sleep since they found it held.
+    PartOfAChunkWakes,
 }
 
 impl Rule {

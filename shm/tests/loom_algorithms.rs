@@ -153,6 +153,7 @@ const EARLY_LEAVING: &[(Collective, Algorithm, usize, &[Step])] = &[
     (Reduce, Flat, 8, FLAT_PIECES),
     (Reduce, Flat, 16, FLAT_PIECES),
     (Reduce, Chain, 1, FOLDERS),
+    (Reduce, Slices, 1, SLICES),
     (Gather, Flat, 1, FLAT),
     (Scatter, Flat, 1, FLAT),
     (Scan, Flat, 1, FLAT),

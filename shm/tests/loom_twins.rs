@@ -45,6 +45,7 @@ const DEPOSITS: &[&str] = &[
     "registered_3",
     "registered_apart_2",
     "shared_pieces_2",
+    "reduce_slices_pieces_2",
     "reduce_flat_2",
     "reduce_flat_mixed_2",
     "reduce_flat_deposit_2",
@@ -109,6 +110,7 @@ const SLEEPERS: &[&str] = &[
     "reduce_flat_deposit_2",
     "reduce_scatter_mixed_2",
     "reduce_chain_2",
+    "reduce_slices_2",
     "broadcast_2",
     "broadcast_chain_2",
     "scan_2",
@@ -155,6 +157,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
         RACE,
     ),
     (ClaimAcquire, &["chain_2_once", "chain_by_rank_3", "leader_2_once", "leader_by_rank_3"], RACE),
+    (ChunkRelease, &["reduce_slices_2", "reduce_slices_3"], RACE),
+    (FinalAcquire, &["reduce_slices_2", "reduce_slices_3"], RACE),
     (
         FinalAcquire,
         &[
@@ -170,7 +174,7 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftAcquire, &["flat_2", "flat_general_2", "flat_mixed_2", "flat_pieces_2", "flat_mixed_3"], RACE),
-    (LeftAcquire, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
+    (LeftAcquire, &["leader_2", "chain_2", "static_leader_early_2", "reduce_slices_2"], RACE),
     (ChunkRelease, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
     (FinalAcquire, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
     (DepositRelease, SINGLE_COPIES, RACE),
@@ -344,6 +348,14 @@ fn private_buffers_need_their_owner_for_each_window() {
 fn a_result_that_is_read_is_not_written() {
     break_rule(Some(Rule::HeldIsNotWritten));
     let model = model("shared_kept_2");
+    run(model.title, model.bound, (model.scenario)());
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_part_of_a_chunk_that_another_rank_awaits_wakes_it() {
+    break_rule(Some(Rule::PartOfAChunkWakes));
+    let model = model("reduce_slices_3");
     run(model.title, model.bound, (model.scenario)());
 }
 

@@ -83,7 +83,7 @@ fn an_unknown_value_is_refused_with_its_variable_and_the_valid_ones() {
         ("EARLYBIRD_ALLREDUCE", "fast:0-", "static-leader-early"),
         ("EARLYBIRD_BROADCAST", "chain:0-9,leader:10-", "use one of: auto, flat, chain"),
         ("EARLYBIRD_ALLGATHER", "chain:0-", "allgather is not carried out by chain"),
-        ("EARLYBIRD_REDUCE", "slices:0-", "static-leader-early"),
+        ("EARLYBIRD_REDUCE", "leader:0-", "static-leader-early"),
         ("EARLYBIRD_ALGORITHM", "plan:rings", "plan:ring, plan:butterfly"),
         ("EARLYBIRD_EXCHANGE", "plan:ring", "plan:ring, plan:butterfly"),
         ("EARLYBIRD_RANKS_PER_NODE", "0", "5,3,1"),

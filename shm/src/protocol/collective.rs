@@ -115,7 +115,7 @@ impl Collective {
             Collective::Reduce => Traits {
                 name: "reduce",
                 receivers: Side::Root,
-                algorithms: &[Flat, Chain, StaticLeader, StaticLeaderEarly],
+                algorithms: &[Flat, Chain, Slices, StaticLeader, StaticLeaderEarly],
                 ..ALL_REDUCE
             },
             Collective::Broadcast => {

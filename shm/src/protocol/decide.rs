@@ -20,6 +20,8 @@ pub struct Thresholds {
     pub broadcast_flat_bytes: usize,
     /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
     pub slices_bytes: usize,
+    /// Smallest reduce by rank that `slices` carries, bytes; below it `flat` does.
+    pub reduce_slices_bytes: usize,
     /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
     pub all_gather_single_copy_bytes: usize,
     /// Smallest block of an alltoall that is read out of its owner's private buffer, bytes.
@@ -40,7 +42,17 @@ impl Thresholds {
             // Balanced ranks would queue up in `chain`: 16 of them for 20 us.
             leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
             broadcast_flat_bytes: if ranks <= 2 || outnumber_cpus { 64 << 10 } else { 4 << 10 },
-            slices_bytes: if ranks <= 4 { 512 << 10 } else { 64 << 10 },
+            slices_bytes: match ranks {
+                0..=3 => 512 << 10,
+                4 => 64 << 10,
+                _ => 16 << 10,
+            },
+            reduce_slices_bytes: match ranks {
+                0..=3 => usize::MAX,
+                4 if outnumber_cpus => usize::MAX,
+                4 => 64 << 10,
+                _ => 16 << 10,
+            },
             all_gather_single_copy_bytes: match ranks {
                 0..=2 => 1 << 20,
                 3..=4 => 2 << 20,
@@ -95,11 +107,17 @@ impl Thresholds {
                 false => (Algorithm::Chain, SelectionRule::Above(self.broadcast_flat_bytes)),
             },
             // In rank order a chain would stall behind a late low rank; deposits do not.
-            _ if in_rank_order && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::RankOrder),
-            _ if in_rank_order && bytes >= self.slices_bytes => {
-                (Algorithm::Slices, SelectionRule::RankOrderFrom(self.slices_bytes))
+            _ if in_rank_order => {
+                let (smaller, from) = match has.contains(&Algorithm::Leader) {
+                    true => (Algorithm::Leader, self.slices_bytes),
+                    false => (Algorithm::Flat, self.reduce_slices_bytes),
+                };
+                match from {
+                    usize::MAX => (smaller, SelectionRule::RankOrder),
+                    from if bytes < from => (smaller, SelectionRule::RankOrderBelow(from)),
+                    from => (Algorithm::Slices, SelectionRule::RankOrderFrom(from)),
+                }
             }
-            _ if in_rank_order => (Algorithm::Leader, SelectionRule::RankOrderBelow(self.slices_bytes)),
             _ if bytes <= leader_bytes => (Algorithm::Leader, SelectionRule::UpTo(leader_bytes)),
             _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(leader_bytes))),
         }

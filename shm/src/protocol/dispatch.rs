@@ -128,8 +128,9 @@ impl<B: Board> Operation<'_, B> {
         }
         Ok(match collective {
             Collective::Broadcast => false,
-            // A rank without a result leaves a chain once its own part is folded, before later ranks have come.
-            _ => call.has_result(self.me) || plan != Algorithm::Chain,
+            // A rank without a result leaves a chain once its own part is folded, and slices once that is deposited, before later
+            // ranks have come.
+            _ => call.has_result(self.me) || !matches!(plan, Algorithm::Chain | Algorithm::Slices),
         })
     }
 }

@@ -51,7 +51,8 @@ macro_rules! for_every_model {
             slices_2 slices_pieces_2 slices_3 registered_2 registered_pieces_2 registered_3
             registered_apart_2 registered_apart_pieces_2 registered_apart_3
             shared_2 shared_pieces_2 shared_3 shared_kept_2
-            reduce_chain_2 reduce_chain_3 reduce_chain_3_directed
+            reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_slices_2 reduce_slices_pieces_2
+            reduce_slices_3
             reduce_flat_2 reduce_flat_pieces_2 reduce_flat_general_2 reduce_flat_mixed_2 reduce_flat_deposit_2
             reduce_flat_deposit_mixed_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
@@ -147,7 +148,7 @@ models! {
     mismatch_chain_3: "different calls, chain, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(Chain, 3, ONE).stranger(2);
 
-    slices_2: "slices, 2 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Slices, 2, ONE).epochs(2);
+    slices_2: "slices, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Slices, 2, ONE).epochs(2);
     slices_pieces_2: "slices, 2 chunks, 2 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 2, TWO);
     slices_3: "slices, 3 ranks, once", upto(1), Some(upto(2)), Scenario::new(Slices, 3, ONE);
 
@@ -175,6 +176,13 @@ models! {
         Scenario::new(Chain, 3, ONE).of(Reduce).epochs(2);
     reduce_chain_3_directed: "reduce by chain, 3 ranks, reuse by one of them", upto(1), Some(upto(2)),
         Scenario::new(Chain, 3, ONE).of(Reduce).epochs(2).stops(0, 1).stops(2, 1);
+    reduce_slices_2: "reduce by slices, 2 ranks, reuse", upto(1), Some(upto(2)),
+        Scenario::new(Slices, 2, ONE).of(Reduce).epochs(2);
+    reduce_slices_pieces_2: "reduce by slices, 2 chunks, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 2, TWO).of(Reduce);
+    reduce_slices_3: "reduce by slices, 3 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 3, ONE).of(Reduce);
+
     reduce_flat_2: "reduce by flat, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Reduce).epochs(2);
     reduce_flat_pieces_2: "reduce by flat with 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Reduce).epochs(2);
