@@ -33,6 +33,12 @@ impl Thresholds {
     /// a CPU of its own, else, and for two ranks, in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize, cpus: usize) -> Self {
         let outnumber_cpus = ranks > cpus;
+        let slices_bytes = match ranks {
+            0..=3 => 512 << 10,
+            4 => 64 << 10,
+            _ if outnumber_cpus => 64 << 10,
+            _ => 16 << 10,
+        };
         Thresholds {
             flat_bytes: match ranks {
                 0..=2 => 8 << 10,
@@ -42,16 +48,11 @@ impl Thresholds {
             // Balanced ranks would queue up in `chain`: 16 of them for 20 us.
             leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
             broadcast_flat_bytes: if ranks <= 2 || outnumber_cpus { 64 << 10 } else { 4 << 10 },
-            slices_bytes: match ranks {
-                0..=3 => 512 << 10,
-                4 => 64 << 10,
-                _ => 16 << 10,
-            },
+            slices_bytes,
             reduce_slices_bytes: match ranks {
                 0..=3 => usize::MAX,
-                4 if outnumber_cpus => usize::MAX,
-                4 => 64 << 10,
-                _ => 16 << 10,
+                4..=7 if outnumber_cpus => usize::MAX,
+                _ => slices_bytes,
             },
             all_gather_single_copy_bytes: match ranks {
                 0..=2 => 1 << 20,
@@ -173,7 +174,21 @@ pub fn folds_in_rank_order(collective: Collective, order: FoldOrder, dtype: DTyp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Algorithm::{Chain, Flat, Leader, SingleCopy};
+    use Algorithm::{Chain, Flat, Leader, SingleCopy, Slices};
+
+    #[test]
+    fn more_ranks_than_cpus_fold_by_slices_later() {
+        let from = |ranks, cpus| {
+            let limits = Thresholds::default_for(ranks, cpus);
+            [Collective::AllReduce, Collective::Reduce].map(|collective| {
+                let sizes = [8 << 10, 16 << 10, 64 << 10, 512 << 10];
+                sizes.into_iter().find(|bytes| limits.choose(collective, Algorithm::Auto, *bytes, true) == Slices)
+            })
+        };
+        assert_eq!(from(3, 3), [Some(512 << 10), None]);
+        assert_eq!([from(4, 4), from(7, 2)], [[Some(64 << 10); 2], [Some(64 << 10), None]]);
+        assert_eq!([from(8, 8), from(8, 2)], [[Some(16 << 10); 2], [Some(64 << 10); 2]]);
+    }
 
     #[test]
     fn more_ranks_than_cpus_choose_otherwise() {
