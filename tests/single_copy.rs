@@ -1,8 +1,9 @@
-//! Allgathers and alltoalls that read the other ranks' private buffers: results in every form, and what happens where the system
-//! forbids it.
+//! Allgathers, alltoalls and scatters that read the other ranks' private buffers: results in every form, and what happens where the
+//! system forbids it.
 
 mod common;
 
+use common::flags::{raise, wait_for};
 use common::{Job, Player, dawdle};
 use earlybird::{Algorithm, Communicator};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -11,7 +12,14 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("results", results), ("forbidden", forbidden), ("dies", dies), ("nodes", nodes)]);
+    common::play(&[
+        ("results", results),
+        ("forbidden", forbidden),
+        ("later", later),
+        ("dies", dies),
+        ("nodes", nodes),
+        ("away", away),
+    ]);
 }
 
 /// Elements of a block for which `auto` takes the algorithm, with up to four ranks.
@@ -26,7 +34,45 @@ fn contribution(rank: usize, ranks: usize, count: usize) -> Vec<u64> {
     (0..ranks).flat_map(|to| (0..count).map(move |i| value(rank, to, i))).collect()
 }
 
-/// Checks both collectives, apart and in place, with blocks of `count` elements, and that `algorithm` ran where one is given.
+/// Checks scatters of every rank, apart and in place, with blocks of `count` elements and of different lengths.
+fn check_scatters(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    for root in 0..ranks {
+        let process = comm.process_at_rank(root);
+        let what = |form| format!("scatter of {count} from {root} {form}: {:?}", comm.last_call());
+        let own = contribution(root, ranks, count)[rank * count..][..count].to_vec();
+        let mut all = contribution(root, ranks, count);
+        let mut recv = vec![0; count];
+        dawdle(rank, count as u64 + root as u64, 300);
+        match rank == root {
+            true => process.scatter_into_root(&all, &mut recv).unwrap(),
+            false => process.scatter_into(&mut recv).unwrap(),
+        }
+        let ran = comm.last_call().unwrap().algorithm.to_string();
+        assert!(recv == own && algorithm.is_none_or(|algorithm| ran == algorithm.name()), "{}", what("apart"));
+        recv.fill(0);
+        match rank == root {
+            true => process.scatter_in_place_root(&mut all).unwrap(),
+            false => process.scatter_into(&mut recv).unwrap(),
+        }
+        assert!(
+            if rank == root { all == contribution(root, ranks, count) } else { recv == own },
+            "{}",
+            what("in place")
+        );
+        // Rank r has r more than the others, and rank 0 none.
+        let counts: Vec<usize> = (0..ranks).map(|r| if r == 0 { 0 } else { count + r }).collect();
+        let mut recv = vec![0; counts[rank]];
+        let unequal: Vec<u64> = (0..ranks).flat_map(|to| (0..counts[to]).map(move |i| value(root, to, i))).collect();
+        match rank == root {
+            true => process.scatter_varcount_into_root(&unequal, &mut recv, &counts).unwrap(),
+            false => process.scatter_varcount_into(&mut recv, &counts).unwrap(),
+        }
+        assert!((0..counts[rank]).all(|i| recv[i] == value(root, rank, i)), "{}", what("of unequal blocks"));
+    }
+}
+
+/// Checks both collectives in which all need all, apart and in place, with blocks of `count` elements, and that `algorithm` ran where one is given.
 fn check(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
     let (rank, ranks) = (comm.rank(), comm.size());
     let gathered: Vec<u64> = (0..ranks).flat_map(|from| contribution(from, 1, count)).collect();
@@ -64,6 +110,7 @@ fn results(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     comm.set_algorithm(Algorithm::SingleCopy).unwrap();
     for count in [1, 7, 1000, 30_000, 700_000] {
+        check_scatters(&comm, count, Some(Algorithm::SingleCopy));
         check(&comm, count, Some(Algorithm::SingleCopy));
     }
     // Elements of which not every byte is a value, and blocks that only their two ranks know, are deposited.
@@ -72,6 +119,8 @@ fn results(player: &Player) {
     assert!((0..comm.size()).all(|rank| flags[rank] == (rank % 2 == 1)));
     comm.set_algorithm(Algorithm::Auto).unwrap();
     check(&comm, 30_000, Some(Algorithm::Flat));
+    check_scatters(&comm, 2000, Some(Algorithm::Flat));
+    check_scatters(&comm, LARGE, Some(Algorithm::SingleCopy));
     if comm.size() <= 4 {
         check(&comm, LARGE, Some(Algorithm::SingleCopy));
     }
@@ -84,13 +133,13 @@ fn nodes(player: &Player) {
     comm.set_algorithm(Algorithm::SingleCopy).unwrap();
     for count in [3, 30_000] {
         check(&comm, count, None);
+        check_scatters(&comm, count, None);
     }
     player.say("done");
 }
 
-/// Rank 1 may be read by nobody.
-fn forbidden(player: &Player) {
-    let comm = Communicator::from_env().unwrap();
+/// Forbids all ranks to read rank 1.
+fn forbid(comm: &Communicator) {
     if comm.rank() == 1 {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
     }
@@ -98,13 +147,64 @@ fn forbidden(player: &Player) {
     sets.effective.remove(CapabilitySet::SYS_PTRACE);
     set_capabilities(None, sets).unwrap();
     comm.barrier().unwrap();
+}
+
+/// Rank 1 may be read by nobody, once all ranks have read each other.
+fn later(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.set_algorithm(Algorithm::SingleCopy).unwrap();
+    check(&comm, 1000, Some(Algorithm::SingleCopy));
+    forbid(&comm);
+    for count in [1, 30_000, 100_000] {
+        check_scatters(&comm, count, Some(Algorithm::SingleCopy));
+    }
+    check(&comm, 1000, Some(Algorithm::Flat));
+    check_scatters(&comm, 1000, Some(Algorithm::Flat));
+    player.say("done");
+}
+
+/// The last rank comes to a scatter only when the others, but for the root, have left it.
+fn away(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.set_algorithm(Algorithm::SingleCopy).unwrap();
+    check_scatters(&comm, 1000, Some(Algorithm::SingleCopy));
+    let (rank, ranks) = (comm.rank(), comm.size());
+    if rank == ranks - 1 {
+        (1..rank).for_each(|other| wait_for(&format!("left-{other}")));
+    }
+    let (mut recv, all) = (vec![0; LARGE], contribution(0, ranks, LARGE));
+    match rank {
+        0 => comm.process_at_rank(0).scatter_into_root(&all, &mut recv).unwrap(),
+        _ => comm.process_at_rank(0).scatter_into(&mut recv).unwrap(),
+    }
+    raise(&format!("left-{rank}"));
+    assert!((0..LARGE).all(|i| recv[i] == value(0, rank, i)));
+    player.say("done");
+}
+
+/// Rank 1 may be read by nobody.
+fn forbidden(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    forbid(&comm);
     // Contributions are as they were after the first attempt, also in place.
     check(&comm, LARGE, Some(Algorithm::Flat));
+    check_scatters(&comm, LARGE, Some(Algorithm::Flat));
     let part = comm.duplicate().unwrap();
     check(&part, LARGE, Some(Algorithm::Flat));
     // Asked for by name, too.
     comm.set_algorithm(Algorithm::SingleCopy).unwrap();
     check(&comm, 1000, Some(Algorithm::Flat));
+    // A scatter from a rank that may not be read is the first call of its group.
+    let part = comm.duplicate().unwrap();
+    part.set_algorithm(Algorithm::SingleCopy).unwrap();
+    let (mut recv, all) = (vec![0; 1000], contribution(1, comm.size(), 1000));
+    match part.rank() {
+        1 => part.process_at_rank(1).scatter_into_root(&all, &mut recv).unwrap(),
+        _ => part.process_at_rank(1).scatter_into(&mut recv).unwrap(),
+    }
+    assert_eq!(part.last_call().unwrap().algorithm.to_string(), "flat");
+    assert!((0..1000).all(|i| recv[i] == value(1, part.rank(), i)));
+    check_scatters(&part, 1000, Some(Algorithm::Flat));
     player.say("done");
 }
 
@@ -113,9 +213,17 @@ fn dies(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     comm.set_algorithm(Algorithm::SingleCopy).unwrap();
     let mut recv = vec![0u64; comm.size() * 40_000];
+    let root: Option<usize> = player.args().first().map(|root| root.parse().unwrap());
     for call in 0..2 {
         dawdle(comm.rank(), call, 2000);
-        if let Err(error) = comm.all_gather_into(&vec![comm.rank() as u64; 40_000], &mut recv) {
+        let done = match root.map(|root| comm.process_at_rank(root)) {
+            None => comm.all_gather_into(&vec![comm.rank() as u64; 40_000], &mut recv),
+            Some(process) if root == Some(comm.rank()) => {
+                process.scatter_into_root(&vec![7u64; comm.size() * 40_000], &mut recv[..40_000])
+            }
+            Some(process) => process.scatter_into(&mut recv[..40_000]),
+        };
+        if let Err(error) = done {
             return player.say(error);
         }
     }
@@ -144,14 +252,30 @@ fn where_reading_is_forbidden_all_ranks_deposit() {
     }
 }
 
+#[test]
+fn a_scatter_that_may_not_be_read_any_more_is_handed_over() {
+    for ranks in [2, 4] {
+        let said = Job::new("later", ranks).run();
+        assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
+    }
+}
+
+#[test]
+fn a_reader_of_a_scatter_does_not_wait_for_another() {
+    let said = Job::new("away", 4).run();
+    assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
+}
+
 #[cfg(feature = "fault")]
 #[test]
 fn a_death_at_any_step_is_told() {
     for step in ["begin", "entered", "deposited", "copied"] {
-        let ends = Job::new("dies", 3).var("EARLYBIRD_FAULT", format!("1:{step}:2:kill")).start().join();
-        for end in ends {
-            assert_eq!(end.was_killed(), end.rank == 1, "{step}: {end}");
-            assert!(end.rank == 1 || end.said[0].contains("rank 1 (pid "), "{step}: {end}");
+        for root in [None, Some(0), Some(1)] {
+            let job = root.into_iter().fold(Job::new("dies", 3), |job, root| job.arg(root));
+            for end in job.var("EARLYBIRD_FAULT", format!("1:{step}:2:kill")).start().join() {
+                assert_eq!(end.was_killed(), end.rank == 1, "{step} {root:?}: {end}");
+                assert!(end.rank == 1 || end.said[0].contains("rank 1 (pid "), "{step} {root:?}: {end}");
+            }
         }
     }
 }

@@ -119,7 +119,7 @@ const SLEEPERS: &[&str] = &[
 ];
 
 /// Ranks that read each other's private buffers.
-const SINGLE_COPIES: &[&str] = &["single_copy_all_gather_2", "single_copy_all_to_all_2"];
+const SINGLE_COPIES: &[&str] = &["single_copy_all_gather_2", "single_copy_all_to_all_2", "single_copy_scatter_2"];
 
 const MISMATCHES_WITH_A_ROOT: &[&str] =
     &["mismatch_reduce_flat_pieces_2", "mismatch_reduce_chain_2", "mismatch_broadcast_chain_2"];
@@ -181,6 +181,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositAcquire, SINGLE_COPIES, RACE),
     (ReadRelease, SINGLE_COPIES, RACE),
     (ReadAcquire, SINGLE_COPIES, RACE),
+    (ReadRelease, &["single_copy_handed_over_2"], RACE),
+    (ReadAcquire, &["single_copy_handed_over_2"], RACE),
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
     (DepositRelease, &["started_flat_2", "started_slices_pieces_2", "started_registered_pieces_2"], RACE),

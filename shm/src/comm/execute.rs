@@ -1,7 +1,7 @@
 //! Every blocking call: arguments checked, prepared once while calls repeat, run whole or window by window.
 
 use super::call_cache::{CachedCall, CachedPayload, CallKey};
-use super::node_comm::{NodeComm, NodeState};
+use super::node_comm::{NodeComm, NodeState, PeerReads};
 use crate::Error;
 use crate::args::{CollectiveArgs, Placement};
 use crate::checked_args::CheckedArgs;
@@ -20,7 +20,7 @@ use crate::user_op::ReduceFn;
 /// Facts that a choice depends on besides the call, equal on all ranks.
 struct Facts {
     oversubscribed: bool,
-    is_single_copy_refused: bool,
+    peer_reads: PeerReads,
 }
 
 impl NodeComm {
@@ -96,7 +96,7 @@ impl NodeComm {
                 return Ok(());
             }
         }
-        let (args, NodeState { member, calls, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
+        let (args, NodeState { member, calls, last, peer_reads, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
         let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
@@ -115,10 +115,7 @@ impl NodeComm {
                 let cached = match place {
                     Some(cached) => cached,
                     None => {
-                        let facts = Facts {
-                            oversubscribed: member.patience.oversubscribed,
-                            is_single_copy_refused: *is_single_copy_refused,
-                        };
+                        let facts = Facts { oversubscribed: member.patience.oversubscribed, peer_reads: *peer_reads };
                         let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
                         let (me, window_bytes) = (self.rank, self.windows.deposit);
                         place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
@@ -144,7 +141,7 @@ impl NodeComm {
         match done {
             Ok(Report { is_done: false, .. }) => {
                 calls.clear();
-                *is_single_copy_refused = true;
+                *peer_reads = PeerReads::Refused;
                 self.execute_checked_in(state, checked)
             }
             Ok(Report { lengths: Some(lengths), .. }) if lengths.difference != 0 => {
@@ -153,6 +150,11 @@ impl NodeComm {
             }
             Ok(report) => {
                 *last = Some(report);
+                if report.algorithm == Algorithm::SingleCopy && *peer_reads == PeerReads::Untried {
+                    *peer_reads = PeerReads::Work;
+                    // Calls that were prepared before do not know it.
+                    calls.clear();
+                }
                 Ok(())
             }
             Err(stop) => Err(self.error_of(member, stop)),
@@ -182,14 +184,18 @@ impl NodeComm {
             false => match self.select(checked, in_rank_order) {
                 // Every rank must know where the blocks for it lie, and any bytes must be elements.
                 Algorithm::SingleCopy
-                    if facts.is_single_copy_refused || checked.pair_counts().is_some() || dtype == DType::Bool =>
+                    if facts.peer_reads == PeerReads::Refused
+                        || checked.pair_counts().is_some()
+                        || dtype == DType::Bool =>
                 {
                     Algorithm::Flat
                 }
                 algorithm => algorithm,
             },
         };
-        Prepared::new(signature.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, in_rank_order, algorithm)
+        let lane = signature.in_lane(algorithm == Algorithm::Flat);
+        let prepared = Prepared::new(lane, dtype, op, self.size, in_rank_order, algorithm)?;
+        Ok(if facts.peer_reads == PeerReads::Work { prepared.trusting() } else { prepared })
     }
 
     /// The same for a user's operator.

@@ -70,6 +70,17 @@ pub struct NodeComm {
     pub(super) segment: Arc<Segment>,
 }
 
+/// Whether ranks could read the private memory of others, in calls in which all waited for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PeerReads {
+    /// No call has tried.
+    Untried,
+    /// Every rank that tried could.
+    Work,
+    /// Some rank could not, and none tries again.
+    Refused,
+}
+
 /// The state of the group that calls change. The fields that a small call reads come first, since it finds them cold.
 #[derive(Debug)]
 #[repr(C)]
@@ -77,8 +88,7 @@ pub(super) struct NodeState {
     /// True if a call panicked.
     pub(super) broken: bool,
     pub(super) last: Option<Report>,
-    /// True once a rank could not read another's private memory: all ranks know it after the same call.
-    pub(super) is_single_copy_refused: bool,
+    pub(super) peer_reads: PeerReads,
     pub(super) member: Member<Mapped>,
     pub(super) calls: CallCache,
     /// The memory of shared results.
@@ -170,7 +180,7 @@ impl NodeComm {
             member,
             calls: CallCache::default(),
             last: None,
-            is_single_copy_refused: false,
+            peer_reads: PeerReads::Untried,
             results,
         });
         NodeComm {
@@ -236,7 +246,7 @@ impl NodeComm {
     /// The limits by which algorithms are chosen.
     pub fn thresholds(&self) -> Thresholds {
         match self.state.try_lock() {
-            Some(state) if state.is_single_copy_refused => self.thresholds.without_single_copy(),
+            Some(state) if state.peer_reads == PeerReads::Refused => self.thresholds.without_single_copy(),
             _ => self.thresholds,
         }
     }

@@ -19,7 +19,10 @@ pub(super) enum Lane {
     /// `flat` of every other collective: no ticket, a rank waits only for the ranks whose data it takes.
     Exchange,
     /// No ticket and no deposit: a rank reads the private memory of the others.
-    SingleCopy,
+    SingleCopy {
+        /// True if every rank could do so before.
+        trusted: bool,
+    },
     /// The arrival word decides the algorithm.
     Ticketed,
 }
@@ -119,7 +122,7 @@ impl<'a> Prepared<'a> {
         let lane = match algorithm {
             Algorithm::Flat if collective.traits().reaches_all() => Lane::Flat,
             Algorithm::Flat => Lane::Exchange,
-            Algorithm::SingleCopy => Lane::SingleCopy,
+            Algorithm::SingleCopy => Lane::SingleCopy { trusted: false },
             _ => Lane::Ticketed,
         };
         Prepared {
@@ -146,7 +149,15 @@ impl<'a> Prepared<'a> {
 
     /// Returns whether the call runs window by window: see [`super::geometry`].
     pub fn exchanges(&self) -> bool {
-        matches!(self.lane, Lane::Exchange | Lane::SingleCopy)
+        matches!(self.lane, Lane::Exchange | Lane::SingleCopy { .. })
+    }
+
+    /// The same state where every rank is known to be able to read the others' private memory.
+    pub fn trusting(self) -> Self {
+        match self.lane {
+            Lane::SingleCopy { .. } => Prepared { lane: Lane::SingleCopy { trusted: true }, ..self },
+            _ => self,
+        }
     }
 
     /// Replaces the collective that moves the data; the signature stays.

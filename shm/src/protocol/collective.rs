@@ -123,7 +123,13 @@ impl Collective {
             }
             Collective::AllGather => Traits { name: "allgather", algorithms: &[Flat, SingleCopy], ..MOVES },
             Collective::Gather => Traits { name: "gather", receivers: Side::Root, ..MOVES },
-            Collective::Scatter => Traits { name: "scatter", senders: Side::Root, in_parts: true, ..MOVES },
+            Collective::Scatter => Traits {
+                name: "scatter",
+                senders: Side::Root,
+                in_parts: true,
+                algorithms: &[Flat, SingleCopy],
+                ..MOVES
+            },
             Collective::AllToAll => {
                 Traits { name: "alltoall", in_parts: true, algorithms: &[Flat, SingleCopy], ..MOVES }
             }

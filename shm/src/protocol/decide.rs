@@ -26,11 +26,13 @@ pub struct Thresholds {
     pub all_gather_single_copy_bytes: usize,
     /// Smallest block of an alltoall that is read out of its owner's private buffer, bytes.
     pub all_to_all_single_copy_bytes: usize,
+    /// Smallest block of a scatter that is read out of the root's private buffer, bytes.
+    pub scatter_single_copy_bytes: usize,
 }
 
 impl Thresholds {
     /// Defaults for `ranks` ranks that may run on `cpus` CPUs: from the measurements in `docs/results/2026-11-26.md` where each rank has
-    /// a CPU of its own, else, and for two ranks, in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
+    /// a CPU of its own, and for folds by rank; else, and for two ranks, in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize, cpus: usize) -> Self {
         let outnumber_cpus = ranks > cpus;
         let slices_bytes = match ranks {
@@ -64,12 +66,15 @@ impl Thresholds {
                 _ if outnumber_cpus => (2 << 20) / ranks,
                 _ => 64 << 10,
             },
+            // Where the blocks do not fit into the two areas, so that the root waits for its readers in any case.
+            scatter_single_copy_bytes: ((2 << 20) / ranks.max(1) + 1).max(128 << 10),
         }
     }
 
     /// The thresholds for a system that forbids reading private buffers of other processes.
     pub fn without_single_copy(self) -> Self {
-        Thresholds { all_gather_single_copy_bytes: usize::MAX, all_to_all_single_copy_bytes: usize::MAX, ..self }
+        let [all_gather_single_copy_bytes, all_to_all_single_copy_bytes, scatter_single_copy_bytes] = [usize::MAX; 3];
+        Thresholds { all_gather_single_copy_bytes, all_to_all_single_copy_bytes, scatter_single_copy_bytes, ..self }
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
@@ -91,9 +96,11 @@ impl Thresholds {
         match requested {
             chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Requested),
             _ if has.contains(&Algorithm::SingleCopy) => {
-                let from = match collective.traits().in_parts {
-                    true => self.all_to_all_single_copy_bytes,
-                    false => self.all_gather_single_copy_bytes,
+                let traits = collective.traits();
+                let from = match (traits.in_parts, traits.has_root()) {
+                    (true, true) => self.scatter_single_copy_bytes,
+                    (true, false) => self.all_to_all_single_copy_bytes,
+                    (false, _) => self.all_gather_single_copy_bytes,
                 };
                 match bytes < from {
                     true => (Algorithm::Flat, SelectionRule::Below(from)),

@@ -82,10 +82,11 @@ impl<B: Board> Operation<'_, B> {
                 }
                 exchange::run(self, window)
             }
-            Lane::SingleCopy => {
-                report.algorithm = Algorithm::SingleCopy;
-                report.is_done = single_copy::run(self, self.call.window.expect("an exchange is one window"))?;
-                Ok(true)
+            Lane::SingleCopy { trusted } => {
+                let window = self.call.window.expect("an exchange is one window");
+                let outcome = single_copy::run(self, window, trusted)?;
+                (report.algorithm, report.is_done) = (Algorithm::SingleCopy, outcome.is_done);
+                Ok(outcome.received_from_all)
             }
             Lane::Ticketed => self.ticketed(previous, report),
         }

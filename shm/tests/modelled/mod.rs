@@ -69,6 +69,8 @@ pub struct Scenario {
     spins: u32,
     /// The rank that may not read what others expose.
     cannot_read: Option<usize>,
+    /// True if every rank is known to be able to read what others expose.
+    trusted: bool,
     /// True if each rank knows the lengths of its own blocks only; those of rank 0 are one word long.
     announced: bool,
 }
@@ -117,6 +119,7 @@ impl Scenario {
             stops: Vec::new(),
             spins: 0,
             cannot_read: None,
+            trusted: false,
             announced: false,
         }
     }
@@ -133,6 +136,11 @@ impl Scenario {
     /// `rank` may not read what others expose: every rank learns of it.
     pub fn cannot_read(mut self, rank: usize) -> Self {
         self.cannot_read = Some(rank);
+        self
+    }
+    /// Every rank is known to be able to read what others expose.
+    pub fn trusted(mut self) -> Self {
+        self.trusted = true;
         self
     }
     /// Ranks announce their lengths, and rank 0 has but one word for each.
@@ -293,6 +301,7 @@ impl Scenario {
             let prepared =
                 Prepared::new(signature, DType::U64, Op::Sum, self.ranks, self.by_rank, self.algorithms[rank])
                     .expect("u64 has a sum");
+            let prepared = if self.trusted { prepared.trusting() } else { prepared };
             let mut windows = exchange.windows(8, 128);
             let window = match self.algorithms[rank] {
                 Algorithm::SingleCopy => exchange.whole(),
@@ -318,7 +327,8 @@ impl Scenario {
                         self.announced.then_some(lengths),
                         "wrong lengths: rank {rank} epoch {epoch}"
                     );
-                    assert_eq!(report.is_done, self.cannot_read.is_none(), "rank {rank} epoch {epoch}");
+                    let is_done = self.cannot_read.is_none() || self.trusted;
+                    assert_eq!(report.is_done, is_done, "rank {rank} epoch {epoch}");
                     if !report.is_done {
                         continue;
                     }

@@ -63,6 +63,7 @@ macro_rules! for_every_model {
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
+            single_copy_scatter_2 single_copy_scatter_3 single_copy_handed_over_2 single_copy_handed_over_3
             mismatch_single_copy_2
             mismatch_reduce_flat_pieces_2 mismatch_reduce_chain_2 mismatch_broadcast_chain_2 mismatch_broadcast_2
             mismatch_gather_2 mismatch_and_death_3
@@ -273,6 +274,14 @@ models! {
         Scenario::new(SingleCopy, 3, ONE).of(AllGather);
     single_copy_refused_2: "allgather by single-copy, one of 2 ranks may not read, reuse", upto(3), Some(ALL),
         Scenario::new(SingleCopy, 2, ONE).of(AllGather).epochs(2).cannot_read(1);
+    single_copy_scatter_2: "scatter by single-copy, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(SingleCopy, 2, ONE).of(Scatter).epochs(2).trusted();
+    single_copy_scatter_3: "scatter by single-copy, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(SingleCopy, 3, ONE).of(Scatter).trusted();
+    single_copy_handed_over_2: "scatter by single-copy, one of 2 ranks cannot read, two steps, reuse", upto(1), Some(upto(2)),
+        Scenario::new(SingleCopy, 2, 2).of(Scatter).epochs(2).trusted().cannot_read(1);
+    single_copy_handed_over_3: "scatter by single-copy, one of 3 ranks cannot read, once", upto(1), Some(upto(2)),
+        Scenario::new(SingleCopy, 3, ONE).of(Scatter).trusted().cannot_read(2);
     mismatch_single_copy_2: "different calls, allgather by single-copy, 2 ranks, second operation", upto(3), Some(ALL),
         Scenario::new(SingleCopy, 2, ONE).of(AllGather).epochs(2).stranger(1);
 

@@ -98,6 +98,14 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     Ok(())
 }
 
+/// Deposits what others need without announcing it, in memory that is known to be free and there.
+pub(super) fn deposit_silently<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) {
+    let pieces = pieces(op, w, op.me);
+    for i in 0..pieces.number {
+        deposit(op, w, &pieces, i, false, Stores::Ordinary);
+    }
+}
+
 /// Writes piece `i` of this rank's deposit, without the block that only this rank reads, unless it is wanted too; the number of
 /// elements written.
 fn deposit<B: Board>(
@@ -249,6 +257,17 @@ pub(super) fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u6
     let there = word::pieces(line.deposited.load(SyncPoint::DepositAcquire.order()), epoch, hash);
     let until = source.left.end.min(there * source.pieces.elements);
     (until > source.left.start).then_some(until)
+}
+
+/// Receives what is for this rank in the deposit of `rank`, which is known to be there.
+pub(super) fn receive_from<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, rank: usize) -> Result<(), Stop> {
+    match source(op, w, rank) {
+        Some(mut all) => {
+            let end = all.left.end;
+            receive(op, w, &mut all, end, false)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Receives the elements of `source` up to `until`; `starts` where the fold begins with them.

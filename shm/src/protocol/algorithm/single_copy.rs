@@ -1,67 +1,120 @@
-//! `single-copy`: every rank reads the blocks for it out of the others' private buffers, through the kernel.
+//! `single-copy`: ranks read the blocks for them out of the others' private buffers, through the kernel.
 //!
-//! A deposit costs two copies and this algorithm one, so it carries large blocks of collectives in which all ranks need each
-//! other's data anyway (allgather, alltoall): no rank waits for one whose data it does not need. The mark of entry publishes the
-//! address of a rank's buffer; a second mark means that the rank has read all its blocks, and no rank leaves before all have
-//! set it. Cost: P-1 system calls per rank, its result copied once. Pays where deposits do not fit into the caches
-//! (`docs/results/2026-11-23.md`).
+//! A deposit costs two copies and this algorithm one, so it carries large blocks where the owner of a buffer waits for the others anyway:
+//! for their data in an allgather or alltoall, and in a scatter larger than the arena for the room that its readers make. The mark of entry
+//! publishes the address of a rank's buffer; a second mark means that a rank has read all its blocks, and no rank leaves before all
+//! that read its buffer have set it. Cost: a system call for each block, its result copied once; in a scatter the ranks copy at the same
+//! time what otherwise the root copies alone. Pays where deposits do not fit into the caches (`docs/results/2026-11-26.md`).
 //!
 //! A system may forbid such reads (`ptrace_scope`, seccomp, containers with their own process numbers). The second mark then
-//! reports the failure. All ranks wait for all marks, so all of them repeat the call by `flat`.
+//! reports the failure. In the first call of a group all ranks wait for all marks, so all of them repeat the call by `flat`. If all could
+//! read, a scatter is trusted from then on: its readers leave at once, and one that cannot read after all, because the root's buffer is
+//! memory of another kind, is handed its blocks through the deposit ([`hand_over`]).
 
 use crate::protocol::algorithm::exchange;
-use crate::protocol::board::{Board, Exposed, Place};
+use crate::protocol::board::{AREAS, Board, Exposed, Need, Place};
 use crate::protocol::fault;
-use crate::protocol::geometry::Window;
+use crate::protocol::geometry::{Who, Window};
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::step::Step;
 use crate::protocol::wait::Wake;
 use crate::protocol::word;
 use crate::sync::SyncPoint;
 
-/// Values of the second mark: the rank has read all its blocks, or was not permitted to.
+/// Values of the second mark: the rank has read all its blocks, or was not permitted to. Larger ones count what is handed over.
 const HAS_READ: usize = 1;
 const COULD_NOT: usize = 2;
 
-/// Runs the call as one window; returns whether every rank could read. Otherwise the receive buffers are undefined and the
-/// contributions unchanged.
-pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+/// Bytes that are handed over at a time: the smallest deposit of any arena.
+const HANDOVER_BYTES: usize = if cfg!(earlybird_loom) { 16 } else { 4096 };
+
+/// The outcome of a call that was carried out as one window.
+pub(in crate::protocol) struct Outcome {
+    /// False if a rank could not read. Then the receive buffers are undefined, the contributions unchanged, and every rank knows it.
+    pub(in crate::protocol) is_done: bool,
+    /// True if this rank has had something from every other one.
+    pub(in crate::protocol) received_from_all: bool,
+}
+
+/// Runs the call as one window; `trusted` if every rank of the group could read before.
+pub(in crate::protocol) fn run<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    trusted: bool,
+) -> Result<Outcome, Stop> {
     let (board, call, epoch, hash, me) = (op.board, op.call, op.epoch, op.hash, op.me);
     let line = board.line(op.slot, me);
     // If the result replaces the contribution, the others read a copy.
     let copied = call.replaces_contribution();
-    let exposed = match copied {
-        true => board.expose(call.copy_contribution(op.scratch.accumulator(call.contribution_bytes()))),
-        false => board.expose(call.contribution()),
-    };
-    board.write(place(op, me), |words| exposed.write(words));
+    let is_read = w.exchange.is_read(me, false);
+    if is_read {
+        let exposed = match copied {
+            true => board.expose(call.copy_contribution(op.scratch.accumulator(call.contribution_bytes()))),
+            false => board.expose(call.contribution()),
+        };
+        board.write(place(op, me), |words| exposed.write(words));
+    }
     line.entered.store(word::entered(epoch, hash), SyncPoint::DepositRelease.order());
     board.step(Step::Entered);
     op.wake();
 
     let could_read = read_all(op, w)?;
-    let outcome = if could_read { HAS_READ } else { COULD_NOT };
-    line.deposited.store(word::deposited(epoch, hash, outcome), SyncPoint::ReadRelease.order());
+    set_outcome(op, if could_read { HAS_READ } else { COULD_NOT });
     board.step(Step::Deposited);
-    op.wake();
 
-    let (slot, mut all_could) = (op.slot, could_read);
-    for rank in (0..op.ranks).filter(|rank| *rank != me) {
-        let theirs = op.wait(Wake::Event, |board| {
-            let mark = board.line(slot, rank).deposited.load(SyncPoint::ReadAcquire.order());
-            Some(word::pieces(mark, epoch, hash)).filter(|outcome| *outcome > 0)
-        })?;
-        all_could &= theirs == HAS_READ;
+    let root = match w.exchange.depositors {
+        Who::Only(root) if trusted => Some(root),
+        _ => None,
+    };
+    let mut could_not = std::mem::take(&mut op.scratch.ready);
+    could_not.clear();
+    could_not.extend((!could_read).then_some(me));
+    if root.is_none_or(|root| root == me) {
+        for rank in (0..op.ranks).filter(|rank| *rank != me) {
+            if await_outcome(op, rank, |outcome| outcome > 0)? != HAS_READ {
+                could_not.push(rank);
+            }
+        }
     }
+    if let Some(root) = root
+        && !could_not.is_empty()
+    {
+        hand_over(op, w, root, &could_not)?;
+    }
+    let all_could = could_not.is_empty();
+    op.scratch.ready = could_not;
     // After a failure a rank does not keep its buffer for ranks that still read it.
     if let Some(stop) = fault::failed(board).filter(|stop| stop.0.epoch() <= epoch) {
         return Err(stop);
     }
-    board.end_exposure();
-    if copied && !all_could {
+    if is_read {
+        board.end_exposure();
+    }
+    let is_done = all_could || root.is_some();
+    if copied && !is_done {
         call.restore_contribution(op.scratch.accumulator(call.contribution_bytes()));
     }
-    Ok(all_could)
+    Ok(Outcome { is_done, received_from_all: root.is_none_or(|root| root == me || op.ranks == 2) })
+}
+
+/// Sets this rank's second mark.
+fn set_outcome<B: Board>(op: &Operation<'_, B>, outcome: usize) {
+    let mark = word::deposited(op.epoch, op.hash, outcome);
+    op.board.line(op.slot, op.me).deposited.store(mark, SyncPoint::ReadRelease.order());
+    op.wake();
+}
+
+/// Waits for a second mark of `rank`; returns its value.
+fn await_outcome<B: Board>(
+    op: &mut Operation<'_, B>,
+    rank: usize,
+    expected: impl Fn(usize) -> bool,
+) -> Result<usize, Stop> {
+    let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
+    op.wait(Wake::Event, |board| {
+        let mark = board.line(slot, rank).deposited.load(SyncPoint::ReadAcquire.order());
+        Some(word::pieces(mark, epoch, hash)).filter(|outcome| expected(*outcome))
+    })
 }
 
 /// Reads from each rank as it arrives; returns whether that was possible.
@@ -95,4 +148,37 @@ fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool,
 /// The place of the words with the address of `rank`'s buffer.
 fn place<B: Board>(op: &Operation<'_, B>, rank: usize) -> Place {
     Place::Inline { slot: op.slot, rank, bytes: size_of::<Exposed>() }
+}
+
+/// Passes the blocks of `root` through its deposit, step by step, to the ranks that could not read them: on the root all those that
+/// `could_not`, on each of them itself.
+#[cold]
+fn hand_over<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    root: usize,
+    could_not: &[usize],
+) -> Result<(), Stop> {
+    let (me, element_bytes) = (op.me, op.call.element_bytes);
+    if me == root {
+        op.until_all_left(AREAS)?;
+    }
+    op.reserve(Need { accumulator: 0, deposit: HANDOVER_BYTES, whose: Who::Only(root) })?;
+    for (step, mut part) in w.exchange.windows(element_bytes, HANDOVER_BYTES).enumerate() {
+        part.inline = false;
+        // Numbers of steps that follow one another differ, and differ from the other values of the mark.
+        let number = COULD_NOT + 1 + step % (word::MAX_PIECES - COULD_NOT);
+        if me == root {
+            exchange::deposit_silently(op, &part);
+            set_outcome(op, number);
+            for &rank in could_not {
+                await_outcome(op, rank, |outcome| outcome == number)?;
+            }
+        } else {
+            await_outcome(op, root, |outcome| outcome == number)?;
+            exchange::receive_from(op, &part, root)?;
+            set_outcome(op, number);
+        }
+    }
+    Ok(())
 }

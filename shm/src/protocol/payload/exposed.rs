@@ -24,9 +24,10 @@ impl Call<'_> {
         self.send_count * self.element_bytes
     }
 
-    /// Returns whether what is received replaces what others read.
+    /// Returns whether what is received replaces what others read. A root that keeps its own block receives nothing.
     pub(in crate::protocol) fn replaces_contribution(&self) -> bool {
-        self.prepared.collective.traits().in_parts && core::ptr::eq(self.send, self.recv)
+        let traits = self.prepared.collective.traits();
+        traits.in_parts && !traits.has_root() && core::ptr::eq(self.send, self.recv)
     }
 
     /// This rank's contribution.
