@@ -67,7 +67,11 @@ impl Thresholds {
                 _ => 64 << 10,
             },
             // Where the blocks do not fit into the two areas, so that the root waits for its readers in any case.
-            scatter_single_copy_bytes: ((2 << 20) / ranks.max(1) + 1).max(128 << 10),
+            scatter_single_copy_bytes: ((2 << 20) / ranks.max(1) + 1).max(if outnumber_cpus {
+                1 << 20
+            } else {
+                128 << 10
+            }),
         }
     }
 
@@ -206,6 +210,9 @@ mod tests {
             (Collective::Broadcast, 16 << 10, [Chain, Flat]),
             (Collective::AllToAll, 64 << 10, [SingleCopy, Flat]),
             (Collective::AllGather, 64 << 10, [Flat, Flat]),
+            (Collective::Scatter, 256 << 10, [Flat, Flat]),
+            (Collective::Scatter, 512 << 10, [SingleCopy, Flat]),
+            (Collective::Scatter, 1 << 20, [SingleCopy, SingleCopy]),
         ];
         for (collective, bytes, expected) in cases {
             let chosen =

@@ -53,7 +53,7 @@ pub fn findings() -> Vec<Finding> {
 }
 
 fn reading(answer: &str) -> Finding {
-    let effect = "large blocks of allgather and alltoall are copied once (single-copy)";
+    let effect = "large blocks of allgather, alltoall and scatter are copied once (single-copy)";
     let finding = |value| Finding::ok(SECTION, "process_vm_readv", value, effect);
     match answer == MAY_READ {
         true => finding(format!("works between ranks ({})", ptrace_scope())),
