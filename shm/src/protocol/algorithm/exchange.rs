@@ -150,7 +150,7 @@ pub(in crate::protocol) struct Begun {
     /// True if a fold begins with the first block received.
     pub(in crate::protocol) starts: bool,
     /// True if a block is received from every other rank.
-    received_from_all: bool,
+    pub(in crate::protocol) received_from_all: bool,
 }
 
 /// Bytes of a private accumulator of what is folded.

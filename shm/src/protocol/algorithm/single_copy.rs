@@ -58,7 +58,7 @@ pub(in crate::protocol) fn run<B: Board>(
     board.step(Step::Entered);
     op.wake();
 
-    let could_read = read_all(op, w)?;
+    let (could_read, received_from_all) = read_all(op, w)?;
     set_outcome(op, if could_read { HAS_READ } else { COULD_NOT });
     board.step(Step::Deposited);
 
@@ -94,7 +94,8 @@ pub(in crate::protocol) fn run<B: Board>(
     if copied && !is_done {
         call.restore_contribution(op.scratch.accumulator(call.contribution_bytes()));
     }
-    Ok(Outcome { is_done, received_from_all: root.is_none_or(|root| root == me || op.ranks == 2) })
+    // A reader of an empty block has not waited for the root.
+    Ok(Outcome { is_done, received_from_all: received_from_all || root.is_none_or(|root| root == me) })
 }
 
 /// Sets this rank's second mark.
@@ -117,11 +118,11 @@ fn await_outcome<B: Board>(
     })
 }
 
-/// Reads from each rank as it arrives; returns whether that was possible.
-fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+/// Reads from each rank as it arrives; returns whether that was possible, and whether there was something from every other rank.
+fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(bool, bool), Stop> {
     let (board, call, me) = (op.board, op.call, op.me);
     let mut sources = std::mem::take(&mut op.scratch.sources);
-    exchange::begin(op, w, &mut sources);
+    let received_from_all = exchange::begin(op, w, &mut sources).received_from_all;
     let mut could = true;
     while !sources.is_empty() {
         exchange::until_more(op, w, &sources)?;
@@ -142,7 +143,7 @@ fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool,
             && call.receive(source.to, source.left.len(), |to| board.read_exposed(source.rank, exposed, from, to));
     }
     op.scratch.sources = sources;
-    Ok(could)
+    Ok((could, received_from_all))
 }
 
 /// The place of the words with the address of `rank`'s buffer.
