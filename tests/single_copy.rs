@@ -8,6 +8,7 @@ use common::{Job, Player, dawdle};
 use earlybird::{Algorithm, Communicator};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use std::time::Duration;
 
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
@@ -19,6 +20,7 @@ fn rank() {
         ("dies", dies),
         ("nodes", nodes),
         ("away", away),
+        ("empty", empty),
     ]);
 }
 
@@ -182,6 +184,37 @@ fn away(player: &Player) {
     player.say("done");
 }
 
+/// Rank 1 leaves a gather, then a scatter that has nothing for it, before rank 0 has come to either.
+fn empty(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.set_algorithm(Algorithm::SingleCopy).unwrap();
+    check_scatters(&comm, 1000, Some(Algorithm::SingleCopy));
+    let (rank, root, count) = (comm.rank(), comm.process_at_rank(0), 4000);
+    let gather = |round: usize| {
+        let (mut all, mine) = (vec![0; 2 * count], contribution(rank + 10 * round, 1, count));
+        match rank {
+            0 => root.gather_into_root(&mine, &mut all).unwrap(),
+            _ => root.gather_into(&mine).unwrap(),
+        }
+        assert!(rank == 1 || (0..count).all(|i| all[count + i] == value(1 + 10 * round, 0, i)), "gather {round}");
+    };
+    if rank == 0 {
+        // What rank 1 deposits next must not take the place of what it has deposited before.
+        wait_for("left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    gather(0);
+    match rank {
+        0 => root.scatter_varcount_into_root(&vec![7u64; count], &mut vec![0; count], &[count, 0]).unwrap(),
+        _ => root.scatter_varcount_into(&mut [0u64; 0], &[count, 0]).unwrap(),
+    }
+    if rank == 1 {
+        raise("left");
+    }
+    gather(1);
+    player.say("done");
+}
+
 /// Rank 1 may be read by nobody.
 fn forbidden(player: &Player) {
     let comm = Communicator::from_env().unwrap();
@@ -258,6 +291,12 @@ fn a_scatter_that_may_not_be_read_any_more_is_handed_over() {
         let said = Job::new("later", ranks).run();
         assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
     }
+}
+
+#[test]
+fn a_reader_of_nothing_has_not_heard_of_the_root() {
+    let said = Job::new("empty", 2).run();
+    assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
 }
 
 #[test]
