@@ -111,11 +111,11 @@ fn a_barrier_is_measured_and_lets_nobody_through_early() {
 #[test]
 fn every_operation_is_measured_and_checked() {
     for (op, algorithms) in [
-        ("reduce", "auto,flat,chain,static-leader,static-leader-early"),
+        ("reduce", "auto,flat,chain,slices,static-leader,static-leader-early"),
         ("broadcast", "auto,flat,chain"),
         ("allgather", "auto,flat,single-copy"),
         ("gather", "auto,flat"),
-        ("scatter", "auto,flat"),
+        ("scatter", "auto,flat,single-copy"),
         ("alltoall", "auto,flat,single-copy"),
         ("reduce-scatter", "auto,flat"),
     ] {
