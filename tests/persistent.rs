@@ -36,9 +36,10 @@ fn rank() {
     common::play(&[("counts", counts), ("across", across)]);
 }
 
-/// The fewest allocations that `batch` makes in many runs. A wait of more than a millisecond may list who is late.
+/// The fewest allocations that `batch` makes in many runs. A wait of more than a millisecond lists who is late, so a batch is short:
+/// on a busy machine every long one has such a wait.
 fn fewest(mut batch: impl FnMut()) -> u64 {
-    (0..60)
+    (0..600)
         .map(|_| {
             let before = ALLOCATIONS.load(Relaxed);
             batch();
@@ -57,7 +58,7 @@ fn counts(player: &Player) {
     let average = average.as_mut().unwrap();
     let mut met = comm.init(CollectiveArgs::barrier()).unwrap();
     let steady = fewest(|| {
-        for _ in 0..20 {
+        for _ in 0..2 {
             large.start().unwrap();
             few.start().unwrap();
             average.start().unwrap();
@@ -89,7 +90,7 @@ fn across(player: &Player) {
     let mut few = comm.init(CollectiveArgs::all_reduce((vec![1u64; 2], vec![0; 2]), Op::Max)).unwrap();
     let mut average = comm.init(CollectiveArgs::all_reduce(vec![1.0f64; 300], Op::Average)).unwrap();
     let steady = fewest(|| {
-        for _ in 0..20 {
+        for _ in 0..2 {
             few.run().unwrap();
             large.start().unwrap();
             few.start().unwrap();
