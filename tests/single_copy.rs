@@ -5,7 +5,7 @@ mod common;
 
 use common::flags::{raise, wait_for};
 use common::{Job, Player, dawdle};
-use earlybird::{Algorithm, Communicator};
+use earlybird::{Algorithm, Communicator, Error};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::time::Duration;
@@ -36,6 +36,12 @@ fn contribution(rank: usize, ranks: usize, count: usize) -> Vec<u64> {
     (0..ranks).flat_map(|to| (0..count).map(move |i| value(rank, to, i))).collect()
 }
 
+/// Scatters `all` of `root`, of which this rank receives `recv`.
+fn scatter(comm: &Communicator, root: usize, all: &[u64], recv: &mut [u64]) -> Result<(), Error> {
+    let process = comm.process_at_rank(root);
+    if comm.rank() == root { process.scatter_into_root(all, recv) } else { process.scatter_into(recv) }
+}
+
 /// Checks scatters of every rank, apart and in place, with blocks of `count` elements and of different lengths.
 fn check_scatters(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
     let (rank, ranks) = (comm.rank(), comm.size());
@@ -46,10 +52,7 @@ fn check_scatters(comm: &Communicator, count: usize, algorithm: Option<Algorithm
         let mut all = contribution(root, ranks, count);
         let mut recv = vec![0; count];
         dawdle(rank, count as u64 + root as u64, 300);
-        match rank == root {
-            true => process.scatter_into_root(&all, &mut recv).unwrap(),
-            false => process.scatter_into(&mut recv).unwrap(),
-        }
+        scatter(comm, root, &all, &mut recv).unwrap();
         let ran = comm.last_call().unwrap().algorithm.to_string();
         assert!(recv == own && algorithm.is_none_or(|algorithm| ran == algorithm.name()), "{}", what("apart"));
         recv.fill(0);
@@ -175,10 +178,7 @@ fn away(player: &Player) {
         (1..rank).for_each(|other| wait_for(&format!("left-{other}")));
     }
     let (mut recv, all) = (vec![0; LARGE], contribution(0, ranks, LARGE));
-    match rank {
-        0 => comm.process_at_rank(0).scatter_into_root(&all, &mut recv).unwrap(),
-        _ => comm.process_at_rank(0).scatter_into(&mut recv).unwrap(),
-    }
+    scatter(&comm, 0, &all, &mut recv).unwrap();
     raise(&format!("left-{rank}"));
     assert!((0..LARGE).all(|i| recv[i] == value(0, rank, i)));
     player.say("done");
@@ -231,10 +231,7 @@ fn forbidden(player: &Player) {
     let part = comm.duplicate().unwrap();
     part.set_algorithm(Algorithm::SingleCopy).unwrap();
     let (mut recv, all) = (vec![0; 1000], contribution(1, comm.size(), 1000));
-    match part.rank() {
-        1 => part.process_at_rank(1).scatter_into_root(&all, &mut recv).unwrap(),
-        _ => part.process_at_rank(1).scatter_into(&mut recv).unwrap(),
-    }
+    scatter(&part, 1, &all, &mut recv).unwrap();
     assert_eq!(part.last_call().unwrap().algorithm.to_string(), "flat");
     assert!((0..1000).all(|i| recv[i] == value(1, part.rank(), i)));
     check_scatters(&part, 1000, Some(Algorithm::Flat));
@@ -249,12 +246,9 @@ fn dies(player: &Player) {
     let root: Option<usize> = player.args().first().map(|root| root.parse().unwrap());
     for call in 0..2 {
         dawdle(comm.rank(), call, 2000);
-        let done = match root.map(|root| comm.process_at_rank(root)) {
+        let done = match root {
             None => comm.all_gather_into(&vec![comm.rank() as u64; 40_000], &mut recv),
-            Some(process) if root == Some(comm.rank()) => {
-                process.scatter_into_root(&vec![7u64; comm.size() * 40_000], &mut recv[..40_000])
-            }
-            Some(process) => process.scatter_into(&mut recv[..40_000]),
+            Some(root) => scatter(&comm, root, &vec![7; comm.size() * 40_000], &mut recv[..40_000]),
         };
         if let Err(error) = done {
             return player.say(error);

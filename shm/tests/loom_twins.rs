@@ -348,17 +348,20 @@ fn private_buffers_need_their_owner_for_each_window() {
 #[test]
 #[should_panic(expected = "a view changed")]
 fn a_result_that_is_read_is_not_written() {
-    break_rule(Some(Rule::HeldIsNotWritten));
-    let model = model("shared_kept_2");
+    run_without(Rule::HeldIsNotWritten, "shared_kept_2");
+}
+
+/// Runs a model in which `rule` is broken.
+fn run_without(rule: Rule, name: &str) {
+    break_rule(Some(rule));
+    let model = model(name);
     run(model.title, model.bound, (model.scenario)());
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_part_of_a_chunk_that_another_rank_awaits_wakes_it() {
-    break_rule(Some(Rule::PartOfAChunkWakes));
-    let model = model("reduce_slices_3");
-    run(model.title, model.bound, (model.scenario)());
+    run_without(Rule::PartOfAChunkWakes, "reduce_slices_3");
 }
 
 #[test]

@@ -35,12 +35,16 @@ pub(super) fn has_deposited<B: Board>(
     hash: u32,
     pieces: usize,
 ) -> bool {
-    let word = board.line(slot, rank).deposited.load(SyncPoint::DepositAcquire.order());
-    word::has_deposited(word, epoch, hash, pieces)
+    deposited(board, slot, rank, epoch, hash) >= pieces
+}
+
+/// Pieces of `rank`'s deposit for operation `epoch` that are ready; none of a deposit for another call.
+#[inline]
+pub(super) fn deposited<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64, hash: u32) -> usize {
+    word::pieces(board.line(slot, rank).deposited.load(SyncPoint::DepositAcquire.order()), epoch, hash)
 }
 
 /// Pieces that every rank has deposited.
 pub(super) fn deposited_by_all<B: Board>(board: &B, slot: usize, epoch: u64, hash: u32, ranks: usize) -> usize {
-    let of = |r: usize| board.line(slot, r).deposited.load(SyncPoint::DepositAcquire.order());
-    (0..ranks).map(|r| word::pieces(of(r), epoch, hash)).min().unwrap_or(0)
+    (0..ranks).map(|rank| deposited(board, slot, rank, epoch, hash)).min().unwrap_or(0)
 }

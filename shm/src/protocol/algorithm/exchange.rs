@@ -9,6 +9,7 @@
 //! [`enter_and_deposit`] and collecting are apart: nothing is waited for in between.
 
 use crate::protocol::board::{AREAS, Board, Need, Place};
+use crate::protocol::deposit::deposited;
 use crate::protocol::geometry::Window;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
@@ -249,12 +250,11 @@ pub(in crate::protocol) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Windo
 /// Up to which element more of `source` lies ready; the mark of another call is an answer too.
 #[inline]
 pub(super) fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u32) -> Option<usize> {
-    let line = board.line(slot, source.rank);
     if source.inline {
-        let mark = line.entered.load(SyncPoint::DepositAcquire.order());
+        let mark = board.line(slot, source.rank).entered.load(SyncPoint::DepositAcquire.order());
         return word::has_entered(mark, epoch).then_some(source.left.end);
     }
-    let there = word::pieces(line.deposited.load(SyncPoint::DepositAcquire.order()), epoch, hash);
+    let there = deposited(board, slot, source.rank, epoch, hash);
     let until = source.left.end.min(there * source.pieces.elements);
     (until > source.left.start).then_some(until)
 }

@@ -13,6 +13,7 @@
 //! rank that has deposited is not needed any more, so the others complete while it computes.
 
 use crate::protocol::board::{Board, CHUNKS, Need, Place};
+use crate::protocol::deposit::deposited;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::Pieces;
 use crate::protocol::publish::Done;
@@ -133,8 +134,7 @@ impl Words {
     fn there<B: Board>(self, board: &B) -> There {
         let mut chunks = usize::MAX;
         for rank in 0..self.ranks {
-            let mark = board.line(self.slot, rank).deposited.load(SyncPoint::DepositAcquire.order());
-            match word::pieces(mark, self.epoch, self.hash) {
+            match deposited(board, self.slot, rank, self.epoch, self.hash) {
                 0 if self.in_parts => return There { ranks: rank, chunks },
                 some => chunks = chunks.min(some),
             }
