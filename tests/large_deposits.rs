@@ -1,5 +1,5 @@
-//! Calls of many sizes one after the other, between those that go from place to place in their area and those that stay: every
-//! element of every result, by every algorithm, on ranks that come at different times.
+//! Calls of many sizes one after the other, between those that go from place to place in their area, those that stay, and those whose
+//! results are written past the caches: every element of every result, by every algorithm, on ranks that come at different times.
 
 mod common;
 
@@ -13,9 +13,10 @@ fn rank() {
     common::play(&[("sizes", sizes)]);
 }
 
-const CALLS: u64 = 600;
 /// Bytes of a block: beside the marks, on the fast path, then deposits that go around, and longer ones.
 const BYTES: [usize; 8] = [8, 4096, 32 << 10, 33 << 10, 40_000, 64 << 10, 100_000, 200_000];
+/// Of a block whose results are larger than a processor's own cache, in several windows.
+const LARGE_BYTES: [usize; 3] = [2 << 20, (2 << 20) + 8, 4_300_008];
 const COLLECTIVES: [Collective; 6] = [
     Collective::AllReduce,
     Collective::Broadcast,
@@ -41,10 +42,12 @@ fn sum(call: u64, from: std::ops::Range<usize>, to: usize, count: usize) -> Vec<
 fn sizes(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (rank, ranks) = (comm.rank(), comm.size());
-    for call in 0..CALLS {
+    let (calls, is_large): (u64, bool) = (player.arg(0), player.arg(1));
+    let sizes: &[usize] = if is_large { LARGE_BYTES.as_slice() } else { BYTES.as_slice() };
+    for call in 0..calls {
         let drawn = mix(call);
         let collective = COLLECTIVES[drawn as usize % COLLECTIVES.len()];
-        let count = BYTES[(drawn >> 8) as usize % BYTES.len()] / size_of::<u64>();
+        let count = sizes[(drawn >> 8) as usize % sizes.len()] / size_of::<u64>();
         let algorithms = collective.traits().algorithms;
         let algorithm = algorithms[(drawn >> 16) as usize % algorithms.len()];
         comm.set_algorithm(algorithm).unwrap();
@@ -102,10 +105,17 @@ fn sizes(player: &Player) {
 
 #[test]
 fn two_ranks() {
-    Job::new("sizes", 2).run();
+    Job::new("sizes", 2).arg(600).arg(false).run();
 }
 
 #[test]
 fn three_ranks() {
-    Job::new("sizes", 3).run();
+    Job::new("sizes", 3).arg(600).arg(false).run();
+}
+
+#[test]
+fn results_larger_than_the_caches() {
+    for ranks in 2..=3 {
+        Job::new("sizes", ranks).arg(24).arg(true).run();
+    }
 }

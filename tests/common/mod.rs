@@ -193,6 +193,12 @@ impl Process {
         self.ended.is_some()
     }
 
+    /// Returns whether it runs this program still.
+    fn is_rank(&self) -> bool {
+        let program = std::fs::read_link(format!("/proc/{}/exe", self.child.id()));
+        program.is_err() || program.ok() == std::env::current_exe().ok()
+    }
+
     fn end(&mut self) {
         if self.ended.is_none() {
             let _ = kill_process_group(self.pid(), Signal::KILL);
@@ -286,9 +292,13 @@ impl Running {
         });
     }
 
-    /// Waits until every rank has ended, and checks that the job left nothing behind.
+    /// Waits until every rank has ended or become another program, ends these, and checks that the job left nothing behind.
     pub fn join(mut self) -> Vec<End> {
-        self.wait_ended(&(0..self.ranks.len()).collect::<Vec<_>>());
+        self.wait_until("end of all ranks", |job| {
+            let over = |rank: &mut Process| rank.has_ended() || !rank.is_rank();
+            // Each is asked, so that none stays a zombie while another is waited for.
+            job.ranks.iter_mut().map(over).filter(|over| !over).count() == 0
+        });
         let ends = self.ends();
         self.scratch.must_be_clean();
         ends

@@ -81,6 +81,13 @@ pub fn streaming_min_bytes() -> usize {
     if is_intel() { 1 << 20 } else { 2 << 20 }
 }
 
+/// Returns whether a result of so many bytes that is moved, not reduced, is better written past the caches: where also a program that reads it
+/// right afterwards gains. On an EPYC such a call took 0.5 to 0.7 of the time from 4 MiB on, with the reading 0.53 to 0.95; of 2 MiB
+/// 0.4 to 1.2, with the reading up to 1.7 (`docs/results/2026-11-27.md`). On Intel's processors it was not measured.
+pub fn moves_past_caches(bytes: usize) -> bool {
+    bytes >= 2 * streaming_min_bytes()
+}
+
 /// Returns whether a store whose line other processors have in their caches takes much longer than one whose line nobody has: on all
 /// processors but Intel's, where that was not measured.
 pub fn taking_lines_is_slow() -> bool {

@@ -9,6 +9,12 @@ use crate::config::Algorithm;
 use crate::op::{DType, FoldOrder, Op};
 use std::fmt;
 
+/// Bytes of the blocks that `single-copy` carries: from, and up to but not including.
+pub type SingleCopySizes = (usize, usize);
+
+/// No block.
+const NEVER: SingleCopySizes = (usize::MAX, usize::MAX);
+
 /// Thresholds of `auto`, the same on all ranks: they follow from numbers that all know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
@@ -22,12 +28,12 @@ pub struct Thresholds {
     pub slices_bytes: usize,
     /// Smallest reduce by rank that `slices` carries, bytes; below it `flat` does.
     pub reduce_slices_bytes: usize,
-    /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
-    pub all_gather_single_copy_bytes: usize,
-    /// Smallest block of an alltoall that is read out of its owner's private buffer, bytes.
-    pub all_to_all_single_copy_bytes: usize,
-    /// Smallest block of a scatter that is read out of the root's private buffer, bytes.
-    pub scatter_single_copy_bytes: usize,
+    /// Blocks of an allgather that are read out of their owners' private buffers, bytes; others are deposited.
+    pub all_gather_single_copy: SingleCopySizes,
+    /// Blocks of an alltoall that are read out of their owners' private buffers, bytes.
+    pub all_to_all_single_copy: SingleCopySizes,
+    /// Blocks of a scatter that are read out of the root's private buffer, bytes.
+    pub scatter_single_copy: SingleCopySizes,
 }
 
 impl Thresholds {
@@ -35,6 +41,8 @@ impl Thresholds {
     /// a CPU of its own, and for folds by rank; else, and for two ranks, in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize, cpus: usize) -> Self {
         let outnumber_cpus = ranks > cpus;
+        // Larger results are written past the caches, which the kernel's copies are not.
+        let of_two_ranks = (1 << 20, 2 << 20);
         let slices_bytes = match ranks {
             0..=3 => 512 << 10,
             4 => 64 << 10,
@@ -56,29 +64,24 @@ impl Thresholds {
                 4..=7 if outnumber_cpus => usize::MAX,
                 _ => slices_bytes,
             },
-            all_gather_single_copy_bytes: match ranks {
-                0..=2 => 1 << 20,
-                3..=4 => 2 << 20,
-                _ => usize::MAX,
-            },
-            all_to_all_single_copy_bytes: match ranks {
-                0..=2 => 1 << 20,
-                _ if outnumber_cpus => (2 << 20) / ranks,
-                _ => 64 << 10,
+            all_gather_single_copy: if ranks <= 2 { of_two_ranks } else { NEVER },
+            all_to_all_single_copy: match ranks {
+                0..=2 => of_two_ranks,
+                _ if outnumber_cpus => ((2 << 20) / ranks, usize::MAX),
+                _ => (64 << 10, usize::MAX),
             },
             // Where the blocks do not fit into the two areas, so that the root waits for its readers in any case.
-            scatter_single_copy_bytes: ((2 << 20) / ranks.max(1) + 1).max(if outnumber_cpus {
-                1 << 20
-            } else {
-                128 << 10
-            }),
+            scatter_single_copy: {
+                let least = if outnumber_cpus { 1 << 20 } else { 128 << 10 };
+                (((2 << 20) / ranks.max(1) + 1).max(least), usize::MAX)
+            },
         }
     }
 
     /// The thresholds for a system that forbids reading private buffers of other processes.
     pub fn without_single_copy(self) -> Self {
-        let [all_gather_single_copy_bytes, all_to_all_single_copy_bytes, scatter_single_copy_bytes] = [usize::MAX; 3];
-        Thresholds { all_gather_single_copy_bytes, all_to_all_single_copy_bytes, scatter_single_copy_bytes, ..self }
+        let [all_gather_single_copy, all_to_all_single_copy, scatter_single_copy] = [NEVER; 3];
+        Thresholds { all_gather_single_copy, all_to_all_single_copy, scatter_single_copy, ..self }
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
@@ -101,14 +104,15 @@ impl Thresholds {
             chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Requested),
             _ if has.contains(&Algorithm::SingleCopy) => {
                 let traits = collective.traits();
-                let from = match (traits.in_parts, traits.has_root()) {
-                    (true, true) => self.scatter_single_copy_bytes,
-                    (true, false) => self.all_to_all_single_copy_bytes,
-                    (false, _) => self.all_gather_single_copy_bytes,
+                let (from, end) = match (traits.in_parts, traits.has_root()) {
+                    (true, true) => self.scatter_single_copy,
+                    (true, false) => self.all_to_all_single_copy,
+                    (false, _) => self.all_gather_single_copy,
                 };
-                match bytes < from {
-                    true => (Algorithm::Flat, SelectionRule::Below(from)),
-                    false => (Algorithm::SingleCopy, SelectionRule::From(from)),
+                match bytes {
+                    _ if bytes < from => (Algorithm::Flat, SelectionRule::Below(from)),
+                    _ if bytes < end => (Algorithm::SingleCopy, SelectionRule::From(from)),
+                    _ => (Algorithm::Flat, SelectionRule::From(end)),
                 }
             }
             // An algorithm requested for all collectives applies to those that have it; the others run `auto`.
@@ -202,6 +206,16 @@ mod tests {
     }
 
     #[test]
+    fn two_ranks_copy_once_what_stays_in_the_caches() {
+        let limits = Thresholds::default_for(2, 2);
+        for collective in [Collective::AllGather, Collective::AllToAll] {
+            let chosen = [(1 << 20) - 1, 1 << 20, (2 << 20) - 1, 2 << 20, 64 << 20]
+                .map(|bytes| limits.choose(collective, Algorithm::Auto, bytes, false));
+            assert_eq!(chosen, [Flat, SingleCopy, SingleCopy, Flat, Flat], "{}", collective.name());
+        }
+    }
+
+    #[test]
     fn more_ranks_than_cpus_choose_otherwise() {
         let cases = [
             (Collective::AllReduce, 4 << 10, [Leader, Chain]),
@@ -210,6 +224,7 @@ mod tests {
             (Collective::Broadcast, 16 << 10, [Chain, Flat]),
             (Collective::AllToAll, 64 << 10, [SingleCopy, Flat]),
             (Collective::AllGather, 64 << 10, [Flat, Flat]),
+            (Collective::AllGather, 4 << 20, [Flat, Flat]),
             (Collective::Scatter, 256 << 10, [Flat, Flat]),
             (Collective::Scatter, 512 << 10, [SingleCopy, Flat]),
             (Collective::Scatter, 1 << 20, [SingleCopy, SingleCopy]),

@@ -221,7 +221,8 @@ impl<'a> Buffers<'a> {
 
     /// One window of an exchange.
     pub fn window<'b>(&'b self, window: &'b Window<'b>, prepared: &'b Prepared<'b>) -> Call<'b> {
-        Call { window: Some(window), ..self.whole(prepared) }
+        let past_caches = self.send != self.recv && kernels::moves_past_caches(self.recv_count * self.datatype.size());
+        Call { window: Some(window), past_caches, ..self.whole(prepared) }
     }
 
     #[inline]
@@ -315,8 +316,7 @@ impl Call<'_> {
                     finish(dst, sum, count, self.prepared.ranks);
                 }
                 Arithmetic::Moved(Some(clean)) => clean(dst, sum, count, self.prepared.ranks),
-                _ if self.past_caches => kernels::copy_streaming(dst, sum, count * self.element_bytes),
-                _ => kernels::copy(dst, sum, count * self.element_bytes),
+                _ => self.copy_to_result(dst, sum, count * self.element_bytes),
             }
         }
     }

@@ -21,6 +21,20 @@ pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, bytes: usize, stores
 }
 
 impl Call<'_> {
+    /// Copies to the result.
+    ///
+    /// # Safety
+    /// The contract of [`kernels::copy`].
+    pub(super) unsafe fn copy_to_result(&self, result: *mut u8, src: *const u8, bytes: usize) {
+        // SAFETY: the contract of this function.
+        unsafe {
+            match self.past_caches {
+                true => kernels::copy_streaming(result, src, bytes),
+                false => kernels::copy(result, src, bytes),
+            }
+        }
+    }
+
     /// `piece[within..] = mine[from..]`, `len` elements.
     pub(in crate::protocol) fn deposit_part(
         &self,
@@ -43,7 +57,7 @@ impl Call<'_> {
         unsafe {
             match &self.prepared.arithmetic {
                 Arithmetic::Moved(Some(clean)) => clean(result, from, len, self.prepared.ranks),
-                _ => kernels::copy(result, from, len * self.element_bytes),
+                _ => self.copy_to_result(result, from, len * self.element_bytes),
             }
         }
     }
@@ -107,7 +121,7 @@ impl Call<'_> {
         unsafe {
             let mine = self.send.add(from * self.element_bytes);
             match mine.addr().abs_diff(result.addr()) >= bytes {
-                true => kernels::copy(result, mine, bytes),
+                true => self.copy_to_result(result, mine, bytes),
                 false => core::ptr::copy(mine, result, bytes),
             }
         }
