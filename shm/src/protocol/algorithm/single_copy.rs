@@ -4,7 +4,9 @@
 //! for their data in an allgather or alltoall, and in a scatter larger than the arena for the room that its readers make. The mark of entry
 //! publishes the address of a rank's buffer; a second mark means that a rank has read all its blocks, and no rank leaves before all
 //! that read its buffer have set it. Cost: a system call for each block, its result copied once; in a scatter the ranks copy at the same
-//! time what otherwise the root copies alone. Pays where deposits do not fit into the caches (`docs/results/2026-11-26.md`).
+//! time what otherwise the root copies alone. Pays in alltoalls and scatters of many ranks, and between two ranks where deposits do not fit into
+//! the caches but results do: larger results take longer than by deposits, whose readers write past the caches, as the kernel
+//! does not (`docs/results/2026-11-26.md`, `docs/results/2026-11-27.md`).
 //!
 //! A system may forbid such reads (`ptrace_scope`, seccomp, containers with their own process numbers). The second mark then
 //! reports the failure. In the first call of a group all ranks wait for all marks, so all of them repeat the call by `flat`. If all could
