@@ -24,9 +24,9 @@ fn rank() {
     ]);
 }
 
-/// Elements of a block for which `auto` takes the algorithm in scatters.
+/// Elements of a block for which `auto` takes the algorithm in scatters, and in alltoalls of more than two ranks.
 const LARGE: usize = 300_000;
-/// Elements of a block for which `auto` takes the algorithm in exchanges of two ranks, and in alltoalls of more than it has CPUs for.
+/// Elements of a block for which `auto` takes the algorithm in allgathers and alltoalls of two ranks.
 const MEDIUM: usize = 160_000;
 
 fn value(from: usize, to: usize, i: usize) -> u64 {
@@ -55,8 +55,7 @@ fn check_scatters(comm: &Communicator, count: usize, algorithm: Option<Algorithm
         let mut recv = vec![0; count];
         dawdle(rank, count as u64 + root as u64, 300);
         scatter(comm, root, &all, &mut recv).unwrap();
-        let ran = comm.last_call().unwrap().algorithm.to_string();
-        assert!(recv == own && algorithm.is_none_or(|algorithm| ran == algorithm.name()), "{}", what("apart"));
+        assert!(recv == own && ran(comm, algorithm), "{}", what("apart"));
         recv.fill(0);
         match rank == root {
             true => process.scatter_in_place_root(&mut all).unwrap(),
@@ -79,31 +78,31 @@ fn check_scatters(comm: &Communicator, count: usize, algorithm: Option<Algorithm
     }
 }
 
-/// Checks both collectives in which all need all, apart and in place, with blocks of `count` elements, and that `algorithm` ran where one is given.
+/// Returns whether the last call ran by `algorithm`, if one is given.
+fn ran(comm: &Communicator, algorithm: Option<Algorithm>) -> bool {
+    let ran = comm.last_call().unwrap().algorithm.to_string();
+    algorithm.is_none_or(|algorithm| ran == algorithm.name())
+}
+
+/// Checks both collectives in which all need all, with blocks of `count` elements, and that `algorithm` ran where one is given.
 fn check(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
+    check_all_gathers(comm, count, algorithm);
+    check_all_to_alls(comm, count, algorithm);
+}
+
+/// Checks allgathers apart, in place and of blocks of different lengths.
+fn check_all_gathers(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
     let (rank, ranks) = (comm.rank(), comm.size());
     let gathered: Vec<u64> = (0..ranks).flat_map(|from| contribution(from, 1, count)).collect();
-    let exchanged: Vec<u64> = (0..ranks).flat_map(|from| (0..count).map(move |i| value(from, rank, i))).collect();
-    let ran = || {
-        let ran = comm.last_call().unwrap().algorithm.to_string();
-        algorithm.is_none_or(|algorithm| ran == algorithm.name())
-    };
 
     dawdle(rank, count as u64, 300);
     let mut recv = vec![0; ranks * count];
     comm.all_gather_into(&contribution(rank, 1, count), &mut recv).unwrap();
-    assert!(recv == gathered && ran(), "allgather of {count}: {:?}", comm.last_call());
+    assert!(recv == gathered && ran(comm, algorithm), "allgather of {count}: {:?}", comm.last_call());
     let mut buf = vec![0; ranks * count];
     buf[rank * count..][..count].copy_from_slice(&contribution(rank, 1, count));
     comm.all_gather_in_place(&mut buf).unwrap();
-    assert!(buf == gathered && ran(), "allgather of {count} in place: {:?}", comm.last_call());
-
-    dawdle(rank, count as u64 + 1, 300);
-    comm.all_to_all_into(&contribution(rank, ranks, count), &mut recv).unwrap();
-    assert!(recv == exchanged && ran(), "alltoall of {count}: {:?}", comm.last_call());
-    let mut buf = contribution(rank, ranks, count);
-    comm.all_to_all_in_place(&mut buf).unwrap();
-    assert!(buf == exchanged && ran(), "alltoall of {count} in place: {:?}", comm.last_call());
+    assert!(buf == gathered && ran(comm, algorithm), "allgather of {count} in place: {:?}", comm.last_call());
 
     // Rank r has r more than the others, and rank 0 none.
     let counts: Vec<usize> = (0..ranks).map(|r| if r == 0 { 0 } else { count + r }).collect();
@@ -111,6 +110,19 @@ fn check(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
     let mut recv = vec![0; unequal.len()];
     comm.all_gather_varcount_into(&contribution(rank, 1, counts[rank]), &mut recv, &counts).unwrap();
     assert!(recv == unequal, "allgather of unequal blocks, {count}");
+}
+
+/// Checks alltoalls apart and in place.
+fn check_all_to_alls(comm: &Communicator, count: usize, algorithm: Option<Algorithm>) {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let exchanged: Vec<u64> = (0..ranks).flat_map(|from| (0..count).map(move |i| value(from, rank, i))).collect();
+    let mut recv = vec![0; ranks * count];
+    dawdle(rank, count as u64 + 1, 300);
+    comm.all_to_all_into(&contribution(rank, ranks, count), &mut recv).unwrap();
+    assert!(recv == exchanged && ran(comm, algorithm), "alltoall of {count}: {:?}", comm.last_call());
+    let mut buf = contribution(rank, ranks, count);
+    comm.all_to_all_in_place(&mut buf).unwrap();
+    assert!(buf == exchanged && ran(comm, algorithm), "alltoall of {count} in place: {:?}", comm.last_call());
 }
 
 fn results(player: &Player) {
@@ -128,9 +140,15 @@ fn results(player: &Player) {
     check(&comm, 30_000, Some(Algorithm::Flat));
     check_scatters(&comm, 2000, Some(Algorithm::Flat));
     check_scatters(&comm, LARGE, Some(Algorithm::SingleCopy));
-    if comm.size() == 2 {
-        check(&comm, MEDIUM, Some(Algorithm::SingleCopy));
-        check(&comm, LARGE, Some(Algorithm::Flat));
+    match comm.size() {
+        2 => {
+            check(&comm, MEDIUM, Some(Algorithm::SingleCopy));
+            check(&comm, LARGE, Some(Algorithm::Flat));
+        }
+        _ => {
+            check_all_gathers(&comm, LARGE, Some(Algorithm::Flat));
+            check_all_to_alls(&comm, LARGE, Some(Algorithm::SingleCopy));
+        }
     }
     player.say("done");
 }

@@ -193,10 +193,10 @@ impl Process {
         self.ended.is_some()
     }
 
-    /// Returns whether it runs this program still.
-    fn is_rank(&self) -> bool {
+    /// Returns whether it runs another program now.
+    fn is_another_program(&self) -> bool {
         let program = std::fs::read_link(format!("/proc/{}/exe", self.child.id()));
-        program.is_err() || program.ok() == std::env::current_exe().ok()
+        program.is_ok_and(|program| program != std::env::current_exe().unwrap())
     }
 
     fn end(&mut self) {
@@ -286,19 +286,21 @@ impl Running {
 
     /// Waits until these ranks have ended.
     pub fn wait_ended(&mut self, ranks: &[usize]) {
+        self.wait_for_each(ranks, Process::has_ended);
+    }
+
+    /// Waits until these ranks are `over`.
+    fn wait_for_each(&mut self, ranks: &[usize], over: impl Fn(&mut Process) -> bool) {
         self.wait_until(&format!("end of ranks {ranks:?}"), |job| {
             // Each is asked, so that none stays a zombie while another is waited for.
-            ranks.iter().filter(|r| !job.ranks[**r].has_ended()).count() == 0
+            ranks.iter().filter(|r| !over(&mut job.ranks[**r])).count() == 0
         });
     }
 
     /// Waits until every rank has ended or become another program, ends these, and checks that the job left nothing behind.
     pub fn join(mut self) -> Vec<End> {
-        self.wait_until("end of all ranks", |job| {
-            let over = |rank: &mut Process| rank.has_ended() || !rank.is_rank();
-            // Each is asked, so that none stays a zombie while another is waited for.
-            job.ranks.iter_mut().map(over).filter(|over| !over).count() == 0
-        });
+        let all = Vec::from_iter(0..self.ranks.len());
+        self.wait_for_each(&all, |rank| rank.has_ended() || rank.is_another_program());
         let ends = self.ends();
         self.scratch.must_be_clean();
         ends

@@ -4,6 +4,7 @@ use super::collective::Collective;
 use super::geometry::Window;
 use super::shared_result::SharedResult;
 use super::signature::Signature;
+use super::store_pace::Stores;
 use crate::Error;
 use crate::config::Algorithm;
 use crate::kernels::{self, FinishFn, FoldFn, Kernels};
@@ -199,8 +200,8 @@ pub struct Call<'a> {
     pub(super) registered: Option<[u64; 2]>,
     /// The result that all ranks share, and the offset of this operation's part in it, bytes.
     pub(super) shared: Option<(&'a SharedResult, usize)>,
-    /// True if the result is written past the caches.
-    pub(super) past_caches: bool,
+    /// The stores that write the result.
+    pub(super) result_stores: Stores,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -223,7 +224,7 @@ impl<'a> Call<'a> {
             window: None,
             registered: None,
             shared: None,
-            past_caches: false,
+            result_stores: Stores::Ordinary,
             borrowed: PhantomData,
         }
     }

@@ -205,7 +205,7 @@ impl<'a> Buffers<'a> {
         let count = elements.len();
         let (skip, has) =
             (elements.start * self.datatype.size(), |whole: usize| if whole == self.count { count } else { 0 });
-        let mut call = self.whole(prepared);
+        let mut call = self.whole(prepared, None);
         (call.count, call.send_count, call.recv_count) = (count, has(self.send_count), has(self.recv_count));
         if call.send_count == count {
             // SAFETY: B: the offset lies inside the buffer by the check above.
@@ -221,14 +221,14 @@ impl<'a> Buffers<'a> {
 
     /// One window of an exchange.
     pub fn window<'b>(&'b self, window: &'b Window<'b>, prepared: &'b Prepared<'b>) -> Call<'b> {
-        let past_caches = self.send != self.recv && kernels::moves_past_caches(self.recv_count * self.datatype.size());
-        Call { window: Some(window), past_caches, ..self.whole(prepared) }
+        self.whole(prepared, Some(window))
     }
 
     #[inline]
-    fn whole<'b>(&'b self, prepared: &'b Prepared<'b>) -> Call<'b> {
+    fn whole<'b>(&'b self, prepared: &'b Prepared<'b>, window: Option<&'b Window<'b>>) -> Call<'b> {
         assert!(self.datatype == prepared.datatype, "a call prepared for {:?}", prepared.datatype);
         let element_bytes = self.datatype.size();
+        let result_bytes = element_bytes * if window.is_some() { self.recv_count } else { self.count };
         Call {
             prepared,
             count: self.count,
@@ -237,10 +237,10 @@ impl<'a> Buffers<'a> {
             recv: self.recv,
             send_count: self.send_count,
             recv_count: self.recv_count,
-            window: None,
+            window,
             registered: self.registered,
             shared: None,
-            past_caches: self.send != self.recv && self.count * element_bytes >= kernels::streaming_min_bytes(),
+            result_stores: Stores::of_result(result_bytes, window.is_some(), self.send == self.recv),
             borrowed: PhantomData,
         }
     }
@@ -316,7 +316,7 @@ impl Call<'_> {
                     finish(dst, sum, count, self.prepared.ranks);
                 }
                 Arithmetic::Moved(Some(clean)) => clean(dst, sum, count, self.prepared.ranks),
-                _ => self.copy_to_result(dst, sum, count * self.element_bytes),
+                _ => parts::copy_with(dst, sum, count * self.element_bytes, self.result_stores),
             }
         }
     }
@@ -324,7 +324,7 @@ impl Call<'_> {
     /// `deposit = mine`.
     pub(super) fn give(&self, deposit: *mut u8, pieces: &Pieces, i: usize, stores: Stores) {
         // SAFETY: B, S, P; private and shared memory do not overlap.
-        unsafe { parts::copy_out(deposit, self.mine(pieces, i), pieces.bytes(i), stores) }
+        unsafe { parts::copy_with(deposit, self.mine(pieces, i), pieces.bytes(i), stores) }
     }
 
     /// `deposit = mine`, for a payload that fits in a line.
@@ -403,7 +403,7 @@ impl Call<'_> {
     unsafe fn fold_and_take(&self, sum: *mut u8, operand: *const u8, pieces: &Pieces, i: usize) {
         let (result, count) = (self.result(pieces, i), pieces.len(i));
         if let Arithmetic::Built(kernels::Kernels { fold_all: Some(fold_all), .. }) = &self.prepared.arithmetic {
-            let (both, near) = ([sum, result], if self.past_caches { 1 } else { 2 });
+            let (both, near) = ([sum, result], if self.result_stores == Stores::PastCaches { 1 } else { 2 });
             // SAFETY: B, S, P; the second destination equals the right operand or is disjoint from everything.
             return unsafe { fold_all(&both[..near], &both[near..], &[sum.cast_const(), operand], count) };
         }

@@ -38,7 +38,7 @@ pub(super) struct StorePace {
     untimed: u8,
 }
 
-/// The stores of one deposit.
+/// The stores of one deposit, or of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stores {
     /// Into the caches.
@@ -47,6 +47,19 @@ pub(super) enum Stores {
     Timed { begun_ns: u64 },
     /// Past the caches.
     PastCaches,
+}
+
+impl Stores {
+    /// The stores for a result of so many bytes, which is moved or reduced: past the caches where it is large, but not where the contribution,
+    /// `replaced` by it, was just read.
+    #[inline]
+    pub(super) fn of_result(bytes: usize, moved: bool, replaced: bool) -> Stores {
+        let is_large = match moved {
+            true => kernels::moves_past_caches(bytes),
+            false => bytes >= kernels::streaming_min_bytes(),
+        };
+        if is_large && !replaced { Stores::PastCaches } else { Stores::Ordinary }
+    }
 }
 
 impl StorePace {

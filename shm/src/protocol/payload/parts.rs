@@ -6,11 +6,11 @@ use crate::protocol::call::{Arithmetic, Call};
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::store_pace::Stores;
 
-/// Copies from private to shared memory.
+/// Copies by such stores.
 ///
 /// # Safety
 /// The contract of [`kernels::copy`].
-pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, bytes: usize, stores: Stores) {
+pub(super) unsafe fn copy_with(dst: *mut u8, src: *const u8, bytes: usize, stores: Stores) {
     // SAFETY: the contract of this function.
     unsafe {
         match stores {
@@ -21,20 +21,6 @@ pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, bytes: usize, stores
 }
 
 impl Call<'_> {
-    /// Copies to the result.
-    ///
-    /// # Safety
-    /// The contract of [`kernels::copy`].
-    pub(super) unsafe fn copy_to_result(&self, result: *mut u8, src: *const u8, bytes: usize) {
-        // SAFETY: the contract of this function.
-        unsafe {
-            match self.past_caches {
-                true => kernels::copy_streaming(result, src, bytes),
-                false => kernels::copy(result, src, bytes),
-            }
-        }
-    }
-
     /// `piece[within..] = mine[from..]`, `len` elements.
     pub(in crate::protocol) fn deposit_part(
         &self,
@@ -47,7 +33,7 @@ impl Call<'_> {
         assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
         let size = self.element_bytes;
         // SAFETY: B by the check, S: the piece holds `within + len` elements.
-        unsafe { copy_out(piece.add(within * size), self.send.add(from * size), len * size, stores) }
+        unsafe { copy_with(piece.add(within * size), self.send.add(from * size), len * size, stores) }
     }
 
     /// `result[to..] = piece[within..]`, `len` elements.
@@ -57,7 +43,7 @@ impl Call<'_> {
         unsafe {
             match &self.prepared.arithmetic {
                 Arithmetic::Moved(Some(clean)) => clean(result, from, len, self.prepared.ranks),
-                _ => self.copy_to_result(result, from, len * self.element_bytes),
+                _ => copy_with(result, from, len * self.element_bytes, self.result_stores),
             }
         }
     }
@@ -121,7 +107,7 @@ impl Call<'_> {
         unsafe {
             let mine = self.send.add(from * self.element_bytes);
             match mine.addr().abs_diff(result.addr()) >= bytes {
-                true => self.copy_to_result(result, mine, bytes),
+                true => copy_with(result, mine, bytes, self.result_stores),
                 false => core::ptr::copy(mine, result, bytes),
             }
         }

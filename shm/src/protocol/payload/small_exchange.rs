@@ -4,7 +4,7 @@
 //! `recv` writable for those that it receives: [`SmallExchange::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
-use super::parts::copy_out;
+use super::parts::copy_with;
 use super::small_payload::copy_deposit;
 use super::{Buffers, Call, Prepared};
 use crate::kernels::{self, FoldFn};
@@ -287,7 +287,7 @@ impl PreparedExchange<'_> {
                 let (to, mine) = (to.add(within), self.exchange.send.add(reader * block + from));
                 match stores {
                     Stores::Ordinary => copy_block(to, mine, bytes),
-                    paced => copy_out(to, mine, bytes, paced),
+                    paced => copy_with(to, mine, bytes, paced),
                 }
             }
         }
