@@ -121,7 +121,7 @@ pub struct Alternative {
 }
 
 /// A job that need not run. All ranks are on one machine, on the virtual nodes of [`Config::ranks_per_node`], or on nodes of a
-/// network.
+/// network. Their processors are of the kind of this machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobShape {
     /// Ranks.
@@ -172,7 +172,7 @@ pub fn explain(collective: Collective, bytes: usize, job: &JobShape, config: &Co
     let lacks_cpus = [on_machine > cpus, never_spins];
     let leaders = (nodes > 1).then(|| LeaderChoice::planned(config, &sizes, over_network, lacks_cpus)).transpose()?;
     let settings = Settings::of(config, (nodes == 1).then_some(ranks));
-    let thresholds = Thresholds::default_for(ranks, cpus);
+    let thresholds = Thresholds::of_this_machine(ranks, cpus);
     Deciders { settings: &settings, thresholds, leaders, ranks, nodes, cpus, wait: config.wait, never_spins }
         .explain(collective, bytes)
 }
@@ -277,7 +277,7 @@ impl Deciders<'_> {
         let (requested, options) = (choice.plan(), self.settings.options(collective, bytes));
         let step = |operation: NodeOperation| {
             let NodeOperation { comes_before, collective: part, bytes, ranks } = operation;
-            let (algorithm, rule) = decide(&Thresholds::default_for(ranks, self.cpus), part, bytes, ranks, options);
+            let (algorithm, rule) = decide(&Thresholds::of_this_machine(ranks, self.cpus), part, bytes, ranks, options);
             let because = match rule {
                 SelectionRule::Requested => reason_of(decider, collective),
                 rule => rule.to_string(),

@@ -3,7 +3,7 @@
 //! A process can ask the kernel to be killed with its parent only for itself, and between fork and exec no safe code
 //! can run; so the launcher starts its own binary with the hidden command `__exec`, which does both and is replaced.
 
-use super::say;
+use super::{say, watchdog};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The hidden command: `earlybird __exec LAUNCHER_PID CPU|- PROGRAM ARGS…`.
+/// The hidden command: `earlybird __exec LAUNCHER_PID CPU|- WATCHDOG|- PROGRAM ARGS…`.
 pub const COMMAND: &str = "__exec";
 
 /// Becomes the program; returns only if that failed, with the exit code that a shell gives: 127 for a program that was
@@ -21,7 +21,7 @@ pub fn become_rank(mut args: impl Iterator<Item = OsString>) -> u8 {
     let number = |arg: Option<OsString>| arg.and_then(|text| text.into_string().ok());
     let launcher = number(args.next()).and_then(|text| text.parse().ok()).and_then(Pid::from_raw);
     let cpu = number(args.next());
-    let (Some(launcher), Some(cpu), Some(program)) = (launcher, cpu, args.next()) else {
+    let (Some(launcher), Some(cpu), Some(pipe), Some(program)) = (launcher, cpu, args.next(), args.next()) else {
         say(format_args!("earlybird {COMMAND}: internal command, started by the launcher only; use `earlybird run`"));
         return 2;
     };
@@ -32,6 +32,9 @@ pub fn become_rank(mut args: impl Iterator<Item = OsString>) -> u8 {
     // A launcher that died before the line above sent no signal; by then another process is the parent.
     if getppid() != Some(launcher) {
         return 126;
+    }
+    if pipe != "-" {
+        watchdog::add_own_group(&pipe);
     }
     if let Ok(cpu) = cpu.parse::<usize>() {
         let mut set = CpuSet::new();

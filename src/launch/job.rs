@@ -92,7 +92,7 @@ impl Job {
         let mut ranks = supervise::Ranks::new(watchdog::Watchdog::start(&self.wrapper)?);
         let mut readers = prefix::Readers::default();
         for rank in 0..self.ranks {
-            let mut rank_process = self.start(rank, self.bind.cpu(rank, &cpus), &key)?;
+            let mut rank_process = self.start(rank, self.bind.cpu(rank, &cpus), ranks.watchdog_path(), &key)?;
             if self.prefix {
                 readers.add(rank, &mut rank_process.child);
             }
@@ -111,11 +111,21 @@ impl Job {
         outcome
     }
 
-    fn start(&self, rank: usize, cpu: Option<usize>, key: &str) -> Result<supervise::Rank, Error> {
+    fn start(
+        &self,
+        rank: usize,
+        cpu: Option<usize>,
+        watchdog: Option<String>,
+        key: &str,
+    ) -> Result<supervise::Rank, Error> {
+        // A group of its own lets us end what the rank started, and keeps the terminal's ctrl-C from reaching the
+        // ranks beside the signal that we pass on. Only a member of the terminal's foreground group may read from it.
+        let own_group = rank != 0 || !std::io::stdin().is_terminal();
         let mut command = self.wrapper.command(exec::COMMAND);
         command
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(cpu.map_or("-".into(), |cpu| cpu.to_string()))
+            .arg(watchdog.filter(|_| own_group).unwrap_or("-".into()))
             .arg(&self.program)
             .args(&self.args)
             .env("EARLYBIRD_RANK", rank.to_string())
@@ -125,9 +135,6 @@ impl Job {
         if let Some(nodes) = &self.nodes {
             command.env("EARLYBIRD_RANKS_PER_NODE", nodes.to_string());
         }
-        // A group of its own lets us end what the rank started, and keeps the terminal's ctrl-C from reaching the
-        // ranks beside the signal that we pass on. Only a member of the terminal's foreground group may read from it.
-        let own_group = rank != 0 || !std::io::stdin().is_terminal();
         if own_group {
             command.process_group(0);
         }

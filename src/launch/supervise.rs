@@ -76,6 +76,11 @@ impl Ranks {
         Ranks { all: Vec::new(), watchdog }
     }
 
+    /// The pipe by which a rank tells the watchdog its group.
+    pub(super) fn watchdog_path(&self) -> Option<String> {
+        self.watchdog.path()
+    }
+
     pub(super) fn push(&mut self, rank: Rank) {
         rank.group().into_iter().for_each(|group| self.watchdog.add(group));
         self.all.push(rank);

@@ -1,15 +1,18 @@
 //! The watchdog: a process that kills what the ranks have started when the launcher is killed.
 //!
-//! The kernel kills a rank with its launcher (module `exec`), but not the processes that the rank has started. So the launcher writes
-//! the process groups of the ranks to a pipe that one watchdog reads for the whole job. The pipe ends with the launcher, however that
-//! ends, and the watchdog kills the groups that were not removed. A watchdog that is killed itself is replaced.
+//! The kernel kills a rank with its launcher (module `exec`), but not the processes that the rank has started. So the process groups of
+//! the ranks are written to a pipe that one watchdog reads for the whole job: by each rank, before it starts anything, and by the
+//! launcher, since a rank may be unable to. The pipe ends with the launcher, however that ends, and the watchdog kills the groups that
+//! were not removed. A watchdog that is killed itself is replaced.
 
 use super::{Wrapper, rendezvous, say};
 use crate::Error;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, kill_process_group, pidfd_open, test_kill_process_group};
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::{BufRead, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
@@ -44,6 +47,18 @@ pub fn watch() {
     rendezvous::sweep();
 }
 
+/// Adds the group of this process by the launcher's pipe at `path`, which this process does not keep. Never waits for a reader.
+pub(super) fn add_own_group(path: &OsStr) {
+    // The launcher adds it too, a moment later: a failure only leaves that moment open.
+    if let Ok(pipe) = rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::write(pipe, line('+', getpgrp()).as_bytes());
+    }
+}
+
+fn line(sign: char, group: Pid) -> String {
+    format!("{sign}{}\n", group.as_raw_nonzero())
+}
+
 /// The launcher's end of a watchdog.
 pub(super) struct Watchdog {
     wrapper: Wrapper,
@@ -76,8 +91,14 @@ impl Watchdog {
     fn write(&mut self, sign: char, group: Pid) {
         if let Some(Running { pipe, .. }) = &mut self.running {
             // A watchdog that has ended is replaced when its end is seen.
-            let _ = pipe.write_all(format!("{sign}{}\n", group.as_raw_nonzero()).as_bytes());
+            let _ = pipe.write_all(line(sign, group).as_bytes());
         }
+    }
+
+    /// The pipe as other processes find it, for [`add_own_group`].
+    pub(super) fn path(&self) -> Option<String> {
+        let Running { pipe, .. } = self.running.as_ref()?;
+        Some(format!("/proc/{}/fd/{}", std::process::id(), pipe.as_raw_fd()))
     }
 
     /// Becomes readable when the watchdog has ended.

@@ -35,14 +35,15 @@ fn the_table_has_the_reason_and_the_runners_up() {
         let output = earlybird(&arguments.split(' ').collect::<Vec<_>>()).output().unwrap();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
-    let (code, told, _) = table("explain allreduce --bytes 64Ki --ranks 8 --nodes 4 --network --cpus 2");
+    let (code, told, _) = table("explain allreduce --bytes 64Ki --ranks 12 --nodes 4 --network --cpus 2");
     assert_eq!(code, Some(0));
-    for says in ["allreduce of 65536 bytes, 8 rank(s) on 4 node(s)", "ordinary Ethernet", "us between nodes", "instead"]
+    for says in
+        ["allreduce of 65536 bytes, 12 rank(s) on 4 node(s)", "ordinary Ethernet", "us between nodes", "instead"]
     {
         assert!(told.contains(says), "{says}: {told}");
     }
     for says in [
-        "before     reduce of 65536 bytes by chain: messages of more than 8192 bytes",
+        "before     reduce of 65536 bytes by chain: messages of more than 2048 bytes",
         "after      broadcast of 65536 bytes by flat: messages of up to 65536 bytes",
     ] {
         assert!(told.contains(says), "{says}: {told}");

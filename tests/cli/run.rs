@@ -2,7 +2,9 @@
 
 use crate::{Scratch, children_of, earlybird, is_gone, pid_in, text, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Output, Stdio};
 
 /// Runs `script` in a shell once per rank.
@@ -201,6 +203,19 @@ fn what_ranks_have_started_does_not_outlive_a_launcher_that_is_killed() {
     wait_until("the programs to be gone", || programs.iter().all(|&program| is_gone(program)));
 }
 
+#[test]
+fn a_rank_tells_the_watchdog_its_group_before_it_starts_anything() {
+    let (mut told, pipe) = std::io::pipe().expect("a pipe");
+    let path = format!("/proc/{}/fd/{}", std::process::id(), pipe.as_raw_fd());
+    let mut rank = earlybird(&["__exec", &std::process::id().to_string(), "-", &path, "true"]);
+    let mut rank = rank.process_group(0).spawn().expect("start");
+    assert!(rank.wait().expect("wait").success());
+    drop(pipe);
+    let mut groups = String::new();
+    told.read_to_string(&mut groups).expect("read");
+    assert_eq!(groups, format!("+{}\n", rank.id()));
+}
+
 /// The child of the launcher that has this name.
 fn child_named(launcher: &Child, name: &str) -> Option<Pid> {
     let is_named = |pid: &Pid| {
@@ -280,7 +295,7 @@ fn a_second_signal_kills_ranks_that_do_not_listen() {
     kill_process(Pid::from_child(&launcher), Signal::TERM).expect("signal");
     let mut stderr = launcher.stderr.take().expect("piped");
     let mut seen = [0; 16];
-    std::io::Read::read_exact(&mut stderr, &mut seen).expect("the launcher says that it heard the first one");
+    stderr.read_exact(&mut seen).expect("the launcher says that it heard the first one");
     kill_process(Pid::from_child(&launcher), Signal::INT).expect("signal");
     assert_eq!(launcher.wait().expect("wait").code(), Some(128 + 15), "the code of the first signal");
     assert!(ranks.iter().all(|&rank| is_gone(rank)));

@@ -13,7 +13,7 @@ use crate::reduce_op::ReduceOp;
 pub(super) struct CallKey {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16`.
     kind: u64,
-    /// Elements of an allreduce; of an exchange `bytes to send 16 | bytes to receive 16 | root + 1 16 | in place 16`.
+    /// Elements of an allreduce; of an exchange `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
     count: usize,
 }
 
@@ -23,7 +23,9 @@ const SETS: usize = 8;
 const CALLS_OF_A_SET: usize = 4;
 
 /// Most bytes that an exchange with a key sends, or receives.
-const MOST_BYTES: usize = u16::MAX as usize;
+const MOST_BYTES: usize = (1 << 24) - 1;
+/// The largest root of a call with a key.
+const LAST_ROOT: usize = (1 << 15) - 2;
 
 /// The payload of a call that has a key.
 #[derive(Debug, Clone, Copy)]
@@ -75,10 +77,10 @@ impl CallKey {
                 // A root that cannot be is refused in the general way.
                 let root = match args.root {
                     None => 0,
-                    Some(root) if root < u16::MAX as usize => root + 1,
+                    Some(root) if root <= LAST_ROOT => root + 1,
                     Some(_) => return None,
                 };
-                (CachedPayload::Exchange(payload), send | recv << 16 | root << 32 | usize::from(in_place) << 48)
+                (CachedPayload::Exchange(payload), send | recv << 24 | root << 48 | usize::from(in_place) << 63)
             }
         };
         let op = if traits.folds { op } else { Op::Sum };

@@ -153,7 +153,7 @@ impl NodeComm {
             ))
         })?;
         let rotation = Rotation::of(usize::try_from(rotated).unwrap_or(usize::MAX).min(windows.deposit));
-        let thresholds = Thresholds::default_for(size, segment.affine_cpus());
+        let thresholds = Thresholds::of_this_machine(size, segment.affine_cpus());
         let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));
         segment.set_budget(BudgetLimits { total, base });

@@ -168,7 +168,7 @@ impl NodeComm {
     }
 
     fn handle_of(&self, NewMember { member, windows, bytes }: NewMember) -> NodeComm {
-        let thresholds = Thresholds::default_for(member.board.ranks(), self.segment.affine_cpus());
+        let thresholds = Thresholds::of_this_machine(member.board.ranks(), self.segment.affine_cpus());
         NodeComm::of_member(member, self.cpus, thresholds, windows, bytes)
     }
 

@@ -6,8 +6,13 @@
 //! inlined into the functions of a level is compiled for its instruction set.
 #![allow(unsafe_code)]
 
+use super::copy::{fetch_for_reading, fetch_for_writing};
 use super::vector::{Operator, Vector};
 use std::marker::PhantomData;
+
+/// Bytes of a cache line, and how far ahead a copy asks for lines.
+const LINE: usize = 64;
+const AHEAD: usize = 512;
 
 /// Vectors loaded before the first of them is stored, per turn of the main loop.
 const UNROLL: usize = 4;
@@ -275,18 +280,59 @@ pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
     }
 }
 
+/// A move that asks for lines [`AHEAD`] of those that it comes to, inside the buffers of so many bytes.
+struct MoveAhead(*mut u8, *const u8, usize);
+impl<V: Vector> Step<V> for MoveAhead {
+    #[inline(always)]
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
+        let MoveAhead(dst, src, bytes) = *self;
+        if at + AHEAD + K * V::LANES * V::ELEMENT_BYTES <= bytes {
+            for line in (0..K * V::LANES * V::ELEMENT_BYTES).step_by(LINE) {
+                fetch_for_writing(dst.wrapping_add(at + AHEAD + line));
+                fetch_for_reading(src.wrapping_add(at + AHEAD + line));
+            }
+        }
+        // SAFETY: the contract of the trait.
+        unsafe { Step::<V>::step::<P, L, K>(&Move(dst, src), at, part, last) }
+    }
+}
+
 /// # Safety
 /// As [`copy_streaming`](super::copy_streaming), with the features of the level.
 #[inline(always)]
 pub(super) unsafe fn copy_streaming<V: Vector>(dst: *mut u8, src: *const u8, bytes: usize) {
-    let vector_bytes = V::LANES * V::ELEMENT_BYTES;
-    let head = ((dst as usize).wrapping_neg() % vector_bytes).min(bytes);
-    let end = head + (bytes - head) / vector_bytes * vector_bytes;
+    // SAFETY: the caller's contract.
+    unsafe {
+        copy_aligned::<V, _>(Move(dst, src), (dst, src), bytes, Streamed);
+        V::fence();
+    }
+}
+
+/// # Safety
+/// As [`copy`](super::copy), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn copy_ahead<V: Vector>(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { copy_aligned::<V, _>(MoveAhead(dst, src, bytes), (dst, src), bytes, Whole) }
+}
+
+/// Copies from the first vector boundary of the destination to the last by `step`.
+///
+/// # Safety
+/// As [`copy`](super::copy), with the features of the level; `step` moves between the same buffers.
+#[inline(always)]
+unsafe fn copy_aligned<V: Vector, L: Part<V>>(
+    step: impl Step<V>,
+    (dst, src): (*mut u8, *const u8),
+    bytes: usize,
+    last: L,
+) {
+    let head = head::<V>(dst).min(bytes);
+    let end = head + (bytes - head) / (V::LANES * V::ELEMENT_BYTES) * (V::LANES * V::ELEMENT_BYTES);
     // SAFETY: the three ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned.
     unsafe {
         core::ptr::copy_nonoverlapping(src, dst, head);
-        range::<V, Streamed>(&Move(dst, src), head, end, Streamed);
-        V::fence();
+        range::<V, L>(&step, head, end, last);
         core::ptr::copy_nonoverlapping(src.add(end), dst.add(end), bytes - end);
     }
 }

@@ -1,4 +1,5 @@
 //! The functions of one element type and operator, as types.
+#![allow(unsafe_code)]
 
 use crate::DType;
 

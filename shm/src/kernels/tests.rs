@@ -1,4 +1,5 @@
 //! Every kernel of every level against a plain scalar definition, byte for byte, guard bytes included.
+#![allow(unsafe_code)]
 
 mod reference;
 mod wide;
@@ -277,14 +278,18 @@ fn copy_moves_exactly_the_bytes_asked_for() {
 }
 
 #[test]
-fn a_streaming_copy_moves_exactly_the_bytes_asked_for() {
+fn the_copies_of_every_level_move_exactly_the_bytes_asked_for() {
     type Copy = unsafe fn(*mut u8, *const u8, usize);
-    let mut copies: Vec<Copy> = vec![copy_streaming, level::copy_portable];
+    let mut copies: Vec<Copy> = vec![copy, copy_streaming, level::copy_portable, level::copy_ahead_portable];
     #[cfg(target_arch = "x86_64")]
     copies.extend(
-        [(Level::Avx2, level::copy_avx2 as Copy), (Level::Avx512, level::copy_avx512)]
-            .into_iter()
-            .filter_map(|(level, copy)| level.available().then_some(copy)),
+        [
+            (Level::Avx2, [level::copy_avx2 as Copy, level::copy_ahead_avx2]),
+            (Level::Avx512, [level::copy_avx512, level::copy_ahead_avx512]),
+        ]
+        .into_iter()
+        .filter_map(|(level, copies)| level.available().then_some(copies))
+        .flatten(),
     );
     for copy in copies {
         for count in (0..200).chain([1000, 4099]) {

@@ -6,6 +6,7 @@
 
 use super::collective::Collective;
 use crate::config::Algorithm;
+use crate::kernels::Maker;
 use crate::op::{DType, FoldOrder, Op};
 use std::fmt;
 
@@ -24,6 +25,8 @@ pub struct Thresholds {
     pub leader_bytes: usize,
     /// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
     pub broadcast_flat_bytes: usize,
+    /// Largest reduce in arrival order without a ticket, bytes.
+    pub reduce_flat_bytes: usize,
     /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
     pub slices_bytes: usize,
     /// Smallest reduce by rank that `slices` carries, bytes; below it `flat` does.
@@ -37,12 +40,22 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Defaults for `ranks` ranks that may run on `cpus` CPUs: from the measurements in `docs/results/2026-11-26.md` where each rank has
-    /// a CPU of its own, and for folds by rank; else, and for two ranks, in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
-    pub fn default_for(ranks: usize, cpus: usize) -> Self {
+    /// Defaults for `ranks` ranks that may run on `cpus` CPUs of `maker`: from the measurements in `docs/results/2026-11-26.md` where each rank has
+    /// a CPU of its own, and for folds by rank; for two ranks in `docs/results/2026-11-27.md`; else in `docs/results/2026-11-20.md` and
+    /// `docs/results/2026-11-25.md`.
+    pub fn default_for(ranks: usize, cpus: usize, maker: Maker) -> Self {
         let outnumber_cpus = ranks > cpus;
+        let are_two_of_intel = ranks <= 2 && maker == Maker::Intel;
         // Larger results are written past the caches, which the kernel's copies are not.
-        let of_two_ranks = (1 << 20, 2 << 20);
+        let of_two_ranks = match maker {
+            Maker::Intel => (512 << 10, 8 << 20),
+            Maker::Other => (1 << 20, 2 << 20),
+        };
+        let flat_bytes = match ranks {
+            0..=2 => 8 << 10,
+            3..=8 => 2 << 10,
+            _ => 512,
+        };
         let slices_bytes = match ranks {
             0..=3 => 512 << 10,
             4 => 64 << 10,
@@ -50,14 +63,15 @@ impl Thresholds {
             _ => 16 << 10,
         };
         Thresholds {
-            flat_bytes: match ranks {
-                0..=2 => 8 << 10,
-                3..=8 => 2 << 10,
-                _ => 512,
-            },
+            flat_bytes,
             // Balanced ranks would queue up in `chain`: 16 of them for 20 us.
             leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
-            broadcast_flat_bytes: if ranks <= 2 || outnumber_cpus { 64 << 10 } else { 4 << 10 },
+            broadcast_flat_bytes: match () {
+                () if are_two_of_intel => 128 << 10,
+                () if ranks <= 2 || outnumber_cpus => 64 << 10,
+                () => 4 << 10,
+            },
+            reduce_flat_bytes: if are_two_of_intel { 128 << 10 } else { flat_bytes },
             slices_bytes,
             reduce_slices_bytes: match ranks {
                 0..=3 => usize::MAX,
@@ -76,6 +90,11 @@ impl Thresholds {
                 (((2 << 20) / ranks.max(1) + 1).max(least), usize::MAX)
             },
         }
+    }
+
+    /// Defaults for ranks on this machine, or on one with processors of the same maker.
+    pub fn of_this_machine(ranks: usize, cpus: usize) -> Self {
+        Self::default_for(ranks, cpus, Maker::of_this_processor())
     }
 
     /// The thresholds for a system that forbids reading private buffers of other processes.
@@ -100,6 +119,11 @@ impl Thresholds {
     ) -> (Algorithm, SelectionRule) {
         let has = collective.traits().algorithms;
         let leader_bytes = if has.contains(&Algorithm::Leader) { self.leader_bytes } else { 0 };
+        let flat_bytes = match collective {
+            Collective::Broadcast => self.broadcast_flat_bytes,
+            Collective::Reduce if !in_rank_order => self.reduce_flat_bytes,
+            _ => self.flat_bytes,
+        };
         match requested {
             chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Requested),
             _ if has.contains(&Algorithm::SingleCopy) => {
@@ -117,11 +141,8 @@ impl Thresholds {
             }
             // An algorithm requested for all collectives applies to those that have it; the others run `auto`.
             _ if has.len() == 1 => (Algorithm::Flat, SelectionRule::OnlyOne),
-            _ if bytes <= self.flat_bytes => (Algorithm::Flat, SelectionRule::UpTo(self.flat_bytes)),
-            _ if collective == Collective::Broadcast => match bytes <= self.broadcast_flat_bytes {
-                true => (Algorithm::Flat, SelectionRule::UpTo(self.broadcast_flat_bytes)),
-                false => (Algorithm::Chain, SelectionRule::Above(self.broadcast_flat_bytes)),
-            },
+            _ if bytes <= flat_bytes => (Algorithm::Flat, SelectionRule::UpTo(flat_bytes)),
+            _ if collective == Collective::Broadcast => (Algorithm::Chain, SelectionRule::Above(flat_bytes)),
             // In rank order a chain would stall behind a late low rank; deposits do not.
             _ if in_rank_order => {
                 let (smaller, from) = match has.contains(&Algorithm::Leader) {
@@ -135,7 +156,7 @@ impl Thresholds {
                 }
             }
             _ if bytes <= leader_bytes => (Algorithm::Leader, SelectionRule::UpTo(leader_bytes)),
-            _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(leader_bytes))),
+            _ => (Algorithm::Chain, SelectionRule::Above(flat_bytes.max(leader_bytes))),
         }
     }
 }
@@ -194,7 +215,7 @@ mod tests {
     #[test]
     fn more_ranks_than_cpus_fold_by_slices_later() {
         let from = |ranks, cpus| {
-            let limits = Thresholds::default_for(ranks, cpus);
+            let limits = Thresholds::default_for(ranks, cpus, Maker::Other);
             [Collective::AllReduce, Collective::Reduce].map(|collective| {
                 let sizes = [8 << 10, 16 << 10, 64 << 10, 512 << 10];
                 sizes.into_iter().find(|bytes| limits.choose(collective, Algorithm::Auto, *bytes, true) == Slices)
@@ -207,12 +228,27 @@ mod tests {
 
     #[test]
     fn two_ranks_copy_once_what_stays_in_the_caches() {
-        let limits = Thresholds::default_for(2, 2);
-        for collective in [Collective::AllGather, Collective::AllToAll] {
-            let chosen = [(1 << 20) - 1, 1 << 20, (2 << 20) - 1, 2 << 20, 64 << 20]
-                .map(|bytes| limits.choose(collective, Algorithm::Auto, bytes, false));
-            assert_eq!(chosen, [Flat, SingleCopy, SingleCopy, Flat, Flat], "{}", collective.name());
+        for (maker, from, end) in [(Maker::Other, 1 << 20, 2 << 20), (Maker::Intel, 512 << 10, 8 << 20)] {
+            let limits = Thresholds::default_for(2, 2, maker);
+            for collective in [Collective::AllGather, Collective::AllToAll] {
+                let chosen = [from - 1, from, end - 1, end, 64 << 20]
+                    .map(|bytes| limits.choose(collective, Algorithm::Auto, bytes, false));
+                assert_eq!(chosen, [Flat, SingleCopy, SingleCopy, Flat, Flat], "{}, {maker:?}", collective.name());
+            }
         }
+    }
+
+    #[test]
+    fn data_that_go_one_way_between_two_ranks_are_deposited_further_on_some_processors() {
+        let largest = |ranks, maker, collective| {
+            let limits = Thresholds::default_for(ranks, 16, maker);
+            let is_flat = |bytes: &usize| limits.choose(collective, Algorithm::Auto, *bytes, false) == Flat;
+            (0..10).map(|doublings| 512 << doublings).filter(is_flat).max()
+        };
+        let both = |ranks, maker| [Collective::Broadcast, Collective::Reduce].map(|of| largest(ranks, maker, of));
+        assert_eq!(both(2, Maker::Intel), [Some(128 << 10); 2]);
+        assert_eq!(both(2, Maker::Other), [Some(64 << 10), Some(8 << 10)]);
+        assert_eq!([Maker::Intel, Maker::Other].map(|maker| both(3, maker)), [[Some(4 << 10), Some(2 << 10)]; 2]);
     }
 
     #[test]
@@ -230,11 +266,14 @@ mod tests {
             (Collective::Scatter, 1 << 20, [SingleCopy, SingleCopy]),
         ];
         for (collective, bytes, expected) in cases {
-            let chosen =
-                [8, 7].map(|cpus| Thresholds::default_for(8, cpus).choose(collective, Algorithm::Auto, bytes, false));
+            let chosen = [8, 7].map(|cpus| {
+                Thresholds::default_for(8, cpus, Maker::Other).choose(collective, Algorithm::Auto, bytes, false)
+            });
             assert_eq!(chosen, expected, "{} of {bytes} bytes", collective.name());
         }
-        let above = |collective| Thresholds::default_for(8, 8).decide(collective, Algorithm::Auto, 1 << 20, false).1;
+        let above = |collective| {
+            Thresholds::default_for(8, 8, Maker::Other).decide(collective, Algorithm::Auto, 1 << 20, false).1
+        };
         assert_eq!(above(Collective::AllReduce), SelectionRule::Above(4 << 10));
         assert_eq!(above(Collective::Reduce), SelectionRule::Above(2 << 10));
     }

@@ -69,11 +69,14 @@ impl<B: Board> Member<B> {
         Some(slot)
     }
 
-    /// The area of the next operation, where its memory is known to be free and there.
+    /// The area of the next operation and where deposits begin there, if its memory is known to be free and there.
     #[inline(always)]
-    fn fast_path_area(&mut self, need: Need) -> Option<usize> {
-        let area = ((self.epoch + 1) % AREAS as u64) as usize;
-        (self.is_free(AREAS) && self.board.reserve(area, need).is_ok()).then_some(area)
+    fn fast_path_area(&mut self, need: Need) -> Option<(usize, usize)> {
+        let (epoch, rotation) = (self.epoch + 1, self.board.rotation());
+        let area = (epoch % AREAS as u64) as usize;
+        let base = rotation.base(epoch / AREAS as u64, need.deposit);
+        let need = Need { deposit: rotation.room(need.deposit), ..need };
+        (self.is_free(AREAS) && self.board.reserve(area, need).is_ok()).then_some((area, base))
     }
 
     /// Returns whether every rank has left the operation `back` before the next, whose memory that one uses.
@@ -197,7 +200,14 @@ impl<B: Board> Member<B> {
 
     /// Deposits a piece and announces it.
     #[inline(always)]
-    fn deposit_piece(&self, exchange: &PreparedExchange<'_>, piece: usize, slot: usize, area: usize, stores: Stores) {
+    fn deposit_piece(
+        &self,
+        exchange: &PreparedExchange<'_>,
+        piece: usize,
+        slot: usize,
+        area: (usize, usize),
+        stores: Stores,
+    ) {
         let (board, hash) = (&self.board, exchange.hash() ^ self.history);
         let place = exchange.place(area, board.rank(), piece);
         board.write(place, |to| exchange.deposit(to, piece, stores));
@@ -208,7 +218,7 @@ impl<B: Board> Member<B> {
 
     /// Deposits several pieces, one after the other.
     #[inline(never)]
-    fn deposit_pieces(&mut self, exchange: &PreparedExchange<'_>, slot: usize, area: usize) {
+    fn deposit_pieces(&mut self, exchange: &PreparedExchange<'_>, slot: usize, area: (usize, usize)) {
         let stores = self.scratch.stores.begin(exchange.deposit_bytes());
         (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, area, stores));
         self.scratch.stores.end(stores, exchange.written_bytes());
@@ -219,11 +229,11 @@ impl<B: Board> Member<B> {
     #[inline(never)]
     fn fold_deposits(&mut self, payload: PreparedPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
         let bytes = payload.bytes();
-        let area = self.fast_path_area(Need::of_all(0, bytes))?;
+        let (area, offset) = self.fast_path_area(Need::of_all(0, bytes))?;
         let mark = self.begin(payload.hash());
         let (board, epoch, hash) = (&self.board, self.epoch, payload.hash() ^ self.history);
         let (me, ranks) = (board.rank(), board.ranks());
-        let place = |rank| Place::Deposit { area, rank, piece: 0, offset: 0, bytes };
+        let place = |rank| Place::Deposit { area, rank, piece: 0, offset, bytes };
         let line = board.line(slot, me);
         payload.describe(line);
         line.entered.store(mark, SyncPoint::CallRelease.order());

@@ -32,7 +32,7 @@ pub struct ExplainArgs {
     #[arg(long)]
     network: bool,
 
-    /// Processors that the ranks of one machine may use [default: those allowed here]
+    /// Processors, of this machine's kind, that the ranks of one machine may use [default: those allowed here]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..))]
     cpus: Option<u16>,
 

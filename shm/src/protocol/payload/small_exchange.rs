@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Bytes of the largest deposit that goes the fast path.
-const MOST_BYTES: usize = 4 * PIECE_BYTES;
+const MOST_BYTES: usize = 32 * PIECE_BYTES;
 /// The same among more than two ranks. The fast path receives in the order of the ranks: what a late one holds up must be little.
 const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 
@@ -222,12 +222,12 @@ impl PreparedExchange<'_> {
         start / PIECE_BYTES..(start + self.blocks.block).div_ceil(PIECE_BYTES)
     }
 
-    /// The place of a piece of the deposit of `rank` in `area`.
+    /// The place of a piece of the deposit of `rank` in `area`, where deposits begin at `base`.
     #[inline(always)]
-    pub(in crate::protocol) fn place(&self, area: usize, rank: usize, piece: usize) -> Place {
+    pub(in crate::protocol) fn place(&self, (area, base): (usize, usize), rank: usize, piece: usize) -> Place {
         let offset = piece * PIECE_BYTES;
         let bytes = (self.blocks.deposit_bytes - offset).min(PIECE_BYTES);
-        Place::Deposit { area, rank, piece, offset, bytes }
+        Place::Deposit { area, rank, piece, offset: base + offset, bytes }
     }
 
     /// The position of the block for this rank among those in the deposit of `rank`.

@@ -1,0 +1,165 @@
+//! The copies of bytes between a rank's own memory and memory that it shares with others, each for the lengths and processors that it suits.
+#![allow(unsafe_code)]
+
+use super::processor::Maker;
+use super::{Level, level};
+
+/// Copies at least 32 bytes without a call: in a program that computes between calls, the system's function is not cached.
+///
+/// # Safety
+/// As [`copy`], and `bytes` is at least 32.
+#[inline(always)]
+pub unsafe fn copy_some(dst: *mut u8, src: *const u8, bytes: usize) {
+    debug_assert!(bytes >= 32);
+    // The last block overlaps what was copied before.
+    let block = |at: usize| {
+        // SAFETY: the caller's contract; every block ends at `bytes` or before.
+        unsafe { dst.add(at).cast::<[u64; 4]>().write_unaligned(src.add(at).cast::<[u64; 4]>().read_unaligned()) }
+    };
+    let mut at = 0;
+    while at + 32 < bytes {
+        block(at);
+        at += 32;
+    }
+    block(bytes - 32);
+}
+
+/// Copies a few bytes without a call.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
+    /// # Safety
+    /// The bytes of a `T` at `at` are readable and writable.
+    #[inline(always)]
+    unsafe fn word<T>(dst: *mut u8, src: *const u8, at: usize) {
+        // SAFETY: the contract of this function.
+        unsafe { dst.add(at).cast::<T>().write_unaligned(src.add(at).cast::<T>().read_unaligned()) }
+    }
+    // The last word of each size overlaps bytes copied before: two stores and no loop for most lengths.
+    // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
+    unsafe {
+        match bytes {
+            0 => {}
+            1..4 => {
+                word::<u8>(dst, src, 0);
+                word::<u8>(dst, src, bytes / 2);
+                word::<u8>(dst, src, bytes - 1);
+            }
+            4..8 => {
+                word::<u32>(dst, src, 0);
+                word::<u32>(dst, src, bytes - 4);
+            }
+            _ => {
+                let mut at = 0;
+                while at + 8 < bytes {
+                    word::<u64>(dst, src, at);
+                    at += 8;
+                }
+                word::<u64>(dst, src, bytes - 8);
+            }
+        }
+    }
+}
+
+/// Asks for the cache line at `address` in a writable state. A hint: it reads and writes nothing.
+#[inline(always)]
+pub fn fetch_for_writing(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: PREFETCHW never faults and has no architectural effect; processors without it execute it as a no-op.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Asks for the cache line at `address`. A hint, as above.
+#[inline(always)]
+pub fn fetch_for_reading(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: PREFETCHT0 never faults and has no architectural effect.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Copies `bytes` bytes; the addresses need no alignment.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `bytes`, nobody else writes meanwhile, and the two are disjoint.
+#[inline]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the contract of this function.
+    unsafe {
+        match bytes {
+            ..PIECE_BYTES => std::ptr::copy_nonoverlapping(src, dst, bytes),
+            _ => match Maker::of_this_processor() {
+                Maker::Intel => copy_ahead(dst, src, bytes),
+                Maker::Other => copy_in_pieces(dst, src, bytes),
+            },
+        }
+    }
+}
+
+/// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 4 KiB and more, it takes one instruction
+/// (`rep movsb`), which copies 2 GB/s instead of 50 on AMD's Zen 4 where the destination lies a few bytes further in its line than the
+/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`).
+const PIECE_BYTES: usize = 2048;
+
+/// # Safety
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_in_pieces(mut dst: *mut u8, mut src: *const u8, mut bytes: usize) {
+    while bytes > 0 {
+        // Opaque to the compiler, which would make one copy of a loop of equal ones.
+        let piece = std::hint::black_box(bytes.min(PIECE_BYTES));
+        // SAFETY: both buffers hold the rest, of which this is the first part.
+        unsafe {
+            std::ptr::copy_nonoverlapping(src, dst, piece);
+            (dst, src) = (dst.add(piece), src.add(piece));
+        }
+        bytes -= piece;
+    }
+}
+
+/// Asks for lines before it comes to them: on Intel's processors, where the C library takes `rep movsb` from 8 KiB on, which waits longer
+/// for lines that another core has. Two ranks that exchange 64 KiB in pieces of 8 KiB took 0.67 to 0.9 of the time
+/// (`docs/results/2026-11-27.md`).
+///
+/// # Safety
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_ahead(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the contract of this function; the level was detected.
+    unsafe {
+        match Level::detected() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => level::copy_ahead_avx512(dst, src, bytes),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => level::copy_ahead_avx2(dst, src, bytes),
+            _ => level::copy_ahead_portable(dst, src, bytes),
+        }
+    }
+}
+
+/// As [`copy`], the destination written past the caches: for results that are larger than the cache. Ordinary stores
+/// first read the lines that they replace.
+///
+/// # Safety
+/// As [`copy`].
+pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the contract of this function; the level was detected.
+    unsafe {
+        match Level::detected() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => level::copy_avx512(dst, src, bytes),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => level::copy_avx2(dst, src, bytes),
+            _ => level::copy_portable(dst, src, bytes),
+        }
+    }
+}
