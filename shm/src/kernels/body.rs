@@ -6,7 +6,7 @@
 //! inlined into the functions of a level is compiled for its instruction set.
 #![allow(unsafe_code)]
 
-use super::copy::{fetch_for_reading, fetch_for_writing};
+use super::hints::{fetch_for_reading, fetch_for_writing};
 use super::vector::{Operator, Vector};
 use std::marker::PhantomData;
 

@@ -1,8 +1,8 @@
 //! The copies of bytes between a rank's own memory and memory that it shares with others, each for the lengths and processors that it suits.
 #![allow(unsafe_code)]
 
-use super::processor::Maker;
-use super::{Level, level};
+use super::level;
+use super::processor::{Level, Maker};
 
 /// Copies at least 32 bytes without a call: in a program that computes between calls, the system's function is not cached.
 ///
@@ -61,30 +61,6 @@ pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
             }
         }
     }
-}
-
-/// Asks for the cache line at `address` in a writable state. A hint: it reads and writes nothing.
-#[inline(always)]
-pub fn fetch_for_writing(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: PREFETCHW never faults and has no architectural effect; processors without it execute it as a no-op.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Asks for the cache line at `address`. A hint, as above.
-#[inline(always)]
-pub fn fetch_for_reading(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: PREFETCHT0 never faults and has no architectural effect.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// Copies `bytes` bytes; the addresses need no alignment.

@@ -13,6 +13,7 @@ mod copy;
 mod functions;
 mod generic;
 mod half;
+mod hints;
 mod level;
 mod portable;
 mod processor;
@@ -22,60 +23,10 @@ mod tests;
 mod vector;
 
 use crate::{DType, Op};
-pub use copy::{copy, copy_few, copy_some, copy_streaming, fetch_for_reading, fetch_for_writing};
+pub use copy::{copy, copy_few, copy_some, copy_streaming};
 pub use functions::{FinishFn, FoldAllFn, FoldFn, Kernels, WidenFn};
-pub use processor::{Maker, moves_past_caches, streaming_min_bytes, taking_lines_is_slow};
-use std::sync::OnceLock;
-
-/// Instruction sets that the kernels are compiled for, ascending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Level {
-    /// The instructions of every processor of the architecture.
-    Portable = 0,
-    /// x86-64 with AVX2 and F16C.
-    Avx2 = 1,
-    /// x86-64 with AVX-512 F, VL, DQ and BW.
-    Avx512 = 2,
-}
-
-impl Level {
-    /// Every level, ascending.
-    pub const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
-
-    /// Name as printed in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Level::Portable => "portable",
-            Level::Avx2 => "avx2",
-            Level::Avx512 => "avx512",
-        }
-    }
-
-    /// Returns whether this processor and its operating system can run the level.
-    pub fn available(self) -> bool {
-        match self {
-            Level::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c"),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => {
-                is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512vl")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512bw")
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => false,
-        }
-    }
-
-    /// The highest level available here; decided once.
-    pub fn detected() -> Level {
-        static DETECTED: OnceLock<Level> = OnceLock::new();
-        *DETECTED.get_or_init(|| Level::ALL.into_iter().rev().find(|l| l.available()).unwrap_or(Level::Portable))
-    }
-}
+pub use hints::{fetch_for_reading, fetch_for_writing};
+pub use processor::{Level, Maker, moves_past_caches, streaming_min_bytes, taking_lines_is_slow};
 
 /// The kernels of the best level of this processor, or `None` where the operator does not exist for the type:
 /// [`DType::has`]. A match: a few nanoseconds.

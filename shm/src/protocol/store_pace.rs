@@ -65,7 +65,7 @@ impl Stores {
 impl StorePace {
     /// The stores for the next deposit, of `bytes`.
     pub(super) fn begin(&mut self, bytes: usize) -> Stores {
-        if bytes < LEAST_BYTES || !(ALL_ARE_SLOW || kernels::taking_lines_is_slow()) {
+        if bytes < LEAST_BYTES || !kernels::taking_lines_is_slow() {
             return Stores::Ordinary;
         }
         self.next(now_ns)
