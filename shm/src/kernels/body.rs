@@ -10,8 +10,9 @@ use super::hints::{fetch_for_reading, fetch_for_writing};
 use super::vector::{Operator, Vector};
 use std::marker::PhantomData;
 
-/// Bytes of a cache line, and how far ahead a copy asks for lines.
+/// Bytes of a cache line.
 const LINE: usize = 64;
+/// Bytes that a copy asks for before it comes to them.
 const AHEAD: usize = 512;
 
 /// Vectors loaded before the first of them is stored, per turn of the main loop.
@@ -280,14 +281,15 @@ pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
     }
 }
 
-/// A move that asks for lines [`AHEAD`] of those that it comes to, inside the buffers of so many bytes.
+/// A move that asks for the lines that come [`AHEAD`] bytes later, inside buffers of so many bytes.
 struct MoveAhead(*mut u8, *const u8, usize);
 impl<V: Vector> Step<V> for MoveAhead {
     #[inline(always)]
     unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let MoveAhead(dst, src, bytes) = *self;
-        if at + AHEAD + K * V::LANES * V::ELEMENT_BYTES <= bytes {
-            for line in (0..K * V::LANES * V::ELEMENT_BYTES).step_by(LINE) {
+        let moved = K * V::LANES * V::ELEMENT_BYTES;
+        if at + AHEAD + moved <= bytes {
+            for line in (0..moved).step_by(LINE) {
                 fetch_for_writing(dst.wrapping_add(at + AHEAD + line));
                 fetch_for_reading(src.wrapping_add(at + AHEAD + line));
             }
@@ -327,8 +329,9 @@ unsafe fn copy_aligned<V: Vector, L: Part<V>>(
     bytes: usize,
     last: L,
 ) {
+    let vector_bytes = V::LANES * V::ELEMENT_BYTES;
     let head = head::<V>(dst).min(bytes);
-    let end = head + (bytes - head) / (V::LANES * V::ELEMENT_BYTES) * (V::LANES * V::ELEMENT_BYTES);
+    let end = head + (bytes - head) / vector_bytes * vector_bytes;
     // SAFETY: the three ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned.
     unsafe {
         core::ptr::copy_nonoverlapping(src, dst, head);

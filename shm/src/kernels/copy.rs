@@ -103,7 +103,7 @@ unsafe fn copy_in_pieces(mut dst: *mut u8, mut src: *const u8, mut bytes: usize)
 }
 
 /// Asks for lines before it comes to them: on Intel's processors, where the C library takes `rep movsb` from 8 KiB on, which waits longer
-/// for lines that another core has. Two ranks that exchange 64 KiB in pieces of 8 KiB took 0.67 to 0.9 of the time
+/// for lines that another core has. Two ranks took 0.85 to 0.95 of the time for exchanges of 64 and 256 KiB, in pieces of 8 KiB
 /// (`docs/results/2026-11-27.md`).
 ///
 /// # Safety
