@@ -67,8 +67,8 @@ impl<B: Board> Operation<'_, B> {
         #[cfg(not(earlybird_loom))]
         let mut proof = super::stuck::Proof::default();
         let mut inspect_ns = pace::INSPECT_FIRST_NS;
-        // Up to the last reading of the clock: since then this rank has looked for microseconds.
-        let mut waited_ns = 0;
+        // The last reading of the clock, where this rank has done nothing but look for microseconds since then.
+        let mut seen_ns = None;
         let result = loop {
             // Pending operations depend on changes in other slots, which do not wake the sleepers of this one.
             let sleeps = wake == Wake::Event && !self.has_pending();
@@ -85,7 +85,7 @@ impl<B: Board> Operation<'_, B> {
             if board.drive(now_ns) {
                 break look(board).ok_or_else(|| self.interrupted());
             }
-            waited_ns = now_ns - begun_ns;
+            let waited_ns = now_ns - begun_ns;
             let moved = self.progress_pending();
             if moved {
                 // The words read before are looked at again.
@@ -112,13 +112,13 @@ impl<B: Board> Operation<'_, B> {
                 pace::Next::Yield => {
                     board.yield_now();
                     if let Some(found) = self.poll(self.patience.looks_after_yield(), look) {
+                        seen_ns = Some(now_ns);
                         break Ok(found);
                     }
                 }
                 pace::Next::Sleep { most_ns } if sleeps => {
                     board.watch(Watch::Hold);
                     if let Some(found) = self.sleep(most_ns.min(SLEEP_NS), look) {
-                        waited_ns = board.now_ns() - begun_ns;
                         break Ok(found);
                     }
                 }
@@ -129,7 +129,7 @@ impl<B: Board> Operation<'_, B> {
         };
         board.watch(Watch::Stop);
         if wake == Wake::Event {
-            self.patience.learn(waited_ns);
+            self.patience.learn(seen_ns.unwrap_or_else(|| board.now_ns()) - begun_ns);
         }
         result
     }
