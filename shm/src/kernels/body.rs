@@ -299,43 +299,24 @@ impl<V: Vector> Step<V> for MoveAhead {
     }
 }
 
-/// # Safety
-/// As [`copy_streaming`](super::copy_streaming), with the features of the level.
-#[inline(always)]
-pub(super) unsafe fn copy_streaming<V: Vector>(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        copy_aligned::<V, _>(Move(dst, src), (dst, src), bytes, Streamed);
-        V::fence();
-    }
-}
-
-/// # Safety
-/// As [`copy`](super::copy), with the features of the level.
-#[inline(always)]
-pub(super) unsafe fn copy_ahead<V: Vector>(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the caller's contract.
-    unsafe { copy_aligned::<V, _>(MoveAhead(dst, src, bytes), (dst, src), bytes, Whole) }
-}
-
-/// Copies from the first vector boundary of the destination to the last by `step`.
+/// Copies by vectors, from the first vector boundary of the destination to the last: past the caches, or asking for lines ahead.
 ///
 /// # Safety
-/// As [`copy`](super::copy), with the features of the level; `step` moves between the same buffers.
+/// The contract of [`copy`](super::copy), with the features of the level.
 #[inline(always)]
-unsafe fn copy_aligned<V: Vector, L: Part<V>>(
-    step: impl Step<V>,
-    (dst, src): (*mut u8, *const u8),
-    bytes: usize,
-    last: L,
-) {
+pub(super) unsafe fn copy<V: Vector, const PAST_CACHES: bool>(dst: *mut u8, src: *const u8, bytes: usize) {
     let vector_bytes = V::LANES * V::ELEMENT_BYTES;
     let head = head::<V>(dst).min(bytes);
     let end = head + (bytes - head) / vector_bytes * vector_bytes;
     // SAFETY: the three ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned.
     unsafe {
         core::ptr::copy_nonoverlapping(src, dst, head);
-        range::<V, L>(&step, head, end, last);
+        if PAST_CACHES {
+            range::<V, Streamed>(&Move(dst, src), head, end, Streamed);
+            V::fence();
+        } else {
+            range::<V, Whole>(&MoveAhead(dst, src, bytes), head, end, Whole);
+        }
         core::ptr::copy_nonoverlapping(src.add(end), dst.add(end), bytes - end);
     }
 }

@@ -7,7 +7,7 @@ use super::processor::{Level, Maker};
 /// Copies at least 32 bytes without a call: in a program that computes between calls, the system's function is not cached.
 ///
 /// # Safety
-/// As [`copy`], and `bytes` is at least 32.
+/// The contract of [`copy`], and `bytes` is at least 32.
 #[inline(always)]
 pub unsafe fn copy_some(dst: *mut u8, src: *const u8, bytes: usize) {
     debug_assert!(bytes >= 32);
@@ -27,7 +27,7 @@ pub unsafe fn copy_some(dst: *mut u8, src: *const u8, bytes: usize) {
 /// Copies a few bytes without a call.
 ///
 /// # Safety
-/// As [`copy`].
+/// The contract of [`copy`].
 #[inline(always)]
 pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
     /// # Safety
@@ -87,7 +87,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 const PIECE_BYTES: usize = 2048;
 
 /// # Safety
-/// As [`copy`].
+/// The contract of [`copy`].
 #[inline(never)]
 unsafe fn copy_in_pieces(mut dst: *mut u8, mut src: *const u8, mut bytes: usize) {
     while bytes > 0 {
@@ -107,35 +107,35 @@ unsafe fn copy_in_pieces(mut dst: *mut u8, mut src: *const u8, mut bytes: usize)
 /// (`docs/results/2026-11-27.md`).
 ///
 /// # Safety
-/// As [`copy`].
-#[inline(never)]
+/// The contract of [`copy`].
 unsafe fn copy_ahead(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the contract of this function; the level was detected.
-    unsafe {
-        match Level::detected() {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => level::copy_ahead_avx512(dst, src, bytes),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => level::copy_ahead_avx2(dst, src, bytes),
-            _ => level::copy_ahead_portable(dst, src, bytes),
-        }
-    }
+    // SAFETY: the contract of this function.
+    unsafe { copy_in_vectors::<false>(dst, src, bytes) }
 }
 
-/// As [`copy`], the destination written past the caches: for results that are larger than the cache. Ordinary stores
-/// first read the lines that they replace.
+/// Copies past the caches, for results that are larger than the cache. Ordinary stores first read the lines that they replace.
 ///
 /// # Safety
-/// As [`copy`].
+/// The contract of [`copy`].
 pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the contract of this function.
+    unsafe { copy_in_vectors::<true>(dst, src, bytes) }
+}
+
+/// Copies by the vectors of the best level.
+///
+/// # Safety
+/// The contract of [`copy`].
+#[inline(never)]
+unsafe fn copy_in_vectors<const PAST_CACHES: bool>(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the contract of this function; the level was detected.
     unsafe {
         match Level::detected() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => level::copy_avx512(dst, src, bytes),
+            Level::Avx512 => level::copy_avx512::<PAST_CACHES>(dst, src, bytes),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => level::copy_avx2(dst, src, bytes),
-            _ => level::copy_portable(dst, src, bytes),
+            Level::Avx2 => level::copy_avx2::<PAST_CACHES>(dst, src, bytes),
+            _ => level::copy_portable::<PAST_CACHES>(dst, src, bytes),
         }
     }
 }

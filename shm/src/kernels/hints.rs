@@ -1,7 +1,7 @@
 //! Hints for cache lines that are needed soon. They read and write nothing.
 #![allow(unsafe_code)]
 
-/// Asks for the cache line at `address` in a writable state. A hint: it reads and writes nothing.
+/// Asks for the cache line at `address` in a writable state.
 #[inline(always)]
 pub fn fetch_for_writing(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -13,7 +13,7 @@ pub fn fetch_for_writing(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the cache line at `address`. A hint, as above.
+/// Asks for the cache line at `address`.
 #[inline(always)]
 pub fn fetch_for_reading(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

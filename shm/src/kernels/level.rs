@@ -17,9 +17,9 @@ use crate::op::{DType, Indexed, Op};
 type F16Bits = HalfBits<0x7c00>;
 type BF16Bits = HalfBits<0x7f80>;
 
-/// Functions per level: one finds the kernels of a pair, the others copy past the caches and ahead.
+/// One function per level that finds the kernels of a pair, and one that copies.
 macro_rules! level {
-    ($find:ident, [$copy:ident $ahead:ident], $vectors:ident $(, $features:literal)?) => {
+    ($find:ident, $copy:ident, $vectors:ident $(, $features:literal)?) => {
         /// The kernels of the level for one pair, if it exists.
         pub(super) fn $find(dtype: DType, op: Op) -> Option<Kernels> {
             use super::$vectors::{F32, F64, I32, I64, U32, U64};
@@ -195,33 +195,23 @@ macro_rules! level {
             }
         }
 
-        /// Copies past the caches.
+        /// Copies past the caches, or asking for lines ahead.
         ///
         /// # Safety
-        /// The copy `copy_streaming` of the module above, with the features of the level.
+        /// The contract of `copy` of the module above, with the features of the level.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn $copy(dst: *mut u8, src: *const u8, bytes: usize) {
+        pub(super) unsafe fn $copy<const PAST_CACHES: bool>(dst: *mut u8, src: *const u8, bytes: usize) {
             // SAFETY: the caller's contract; the features are enabled here.
-            unsafe { body::copy_streaming::<super::$vectors::U64>(dst, src, bytes) }
-        }
-
-        /// Copies and asks for lines ahead.
-        ///
-        /// # Safety
-        /// The copy `copy` of the module above, with the features of the level.
-        $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn $ahead(dst: *mut u8, src: *const u8, bytes: usize) {
-            // SAFETY: the caller's contract; the features are enabled here.
-            unsafe { body::copy_ahead::<super::$vectors::U64>(dst, src, bytes) }
+            unsafe { body::copy::<super::$vectors::U64, PAST_CACHES>(dst, src, bytes) }
         }
     };
 }
 
-level!(find_portable, [copy_portable copy_ahead_portable], portable);
+level!(find_portable, copy_portable, portable);
 #[cfg(target_arch = "x86_64")]
-level!(find_avx2, [copy_avx2 copy_ahead_avx2], avx2, "avx2,f16c");
+level!(find_avx2, copy_avx2, avx2, "avx2,f16c");
 #[cfg(target_arch = "x86_64")]
-level!(find_avx512, [copy_avx512 copy_ahead_avx512], avx512, "avx512f,avx512vl,avx512dq,avx512bw");
+level!(find_avx512, copy_avx512, avx512, "avx512f,avx512vl,avx512dq,avx512bw");
 
 /// The fold for a few elements, one at a time.
 pub(super) fn few(dtype: DType, op: Op) -> Option<FoldFn> {

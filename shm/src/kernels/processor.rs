@@ -1,5 +1,4 @@
-//! What is known of this machine's processors: the instruction sets that they have and, by their maker, what was measured of their
-//! caches. All ranks of a node run on processors of one maker.
+//! The facts of this machine's processors: the instruction sets that they have and, by their maker, what was measured of their caches. All ranks of a node run on processors of one maker.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -54,7 +53,7 @@ impl Level {
     }
 }
 
-/// Who made a processor.
+/// The maker of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Maker {
     /// Measured on Xeons with 2 MiB of cache per core, Sapphire Rapids and later.

@@ -280,12 +280,12 @@ fn copy_moves_exactly_the_bytes_asked_for() {
 #[test]
 fn the_copies_of_every_level_move_exactly_the_bytes_asked_for() {
     type Copy = unsafe fn(*mut u8, *const u8, usize);
-    let mut copies: Vec<Copy> = vec![copy, copy_streaming, level::copy_portable, level::copy_ahead_portable];
+    let mut copies: Vec<Copy> = vec![copy, copy_streaming, level::copy_portable::<true>, level::copy_portable::<false>];
     #[cfg(target_arch = "x86_64")]
     copies.extend(
         [
-            (Level::Avx2, [level::copy_avx2 as Copy, level::copy_ahead_avx2]),
-            (Level::Avx512, [level::copy_avx512, level::copy_ahead_avx512]),
+            (Level::Avx2, [level::copy_avx2::<true> as Copy, level::copy_avx2::<false>]),
+            (Level::Avx512, [level::copy_avx512::<true>, level::copy_avx512::<false>]),
         ]
         .into_iter()
         .filter_map(|(level, copies)| level.available().then_some(copies))

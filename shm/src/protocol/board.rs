@@ -155,6 +155,16 @@ pub trait Board {
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
     /// The places of large deposits in their areas.
     fn rotation(&self) -> Rotation;
+    /// Bytes before deposits of at most `bytes` in the area of operation `epoch`.
+    #[inline(always)]
+    fn deposit_base(&self, epoch: u64, bytes: usize) -> usize {
+        self.rotation().base(epoch / AREAS as u64, bytes)
+    }
+    /// The same need, with room for all places that its deposits go around.
+    #[inline(always)]
+    fn with_all_places(&self, need: Need) -> Need {
+        Need { deposit: self.rotation().room(need.deposit), ..need }
+    }
     /// Reserves and pre-faults the memory that `need` names in `area`; cheap when that was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
 

@@ -142,7 +142,6 @@ impl Thresholds {
             // An algorithm requested for all collectives applies to those that have it; the others run `auto`.
             _ if has.len() == 1 => (Algorithm::Flat, SelectionRule::OnlyOne),
             _ if bytes <= flat_bytes => (Algorithm::Flat, SelectionRule::UpTo(flat_bytes)),
-            _ if collective == Collective::Broadcast => (Algorithm::Chain, SelectionRule::Above(flat_bytes)),
             // In rank order a chain would stall behind a late low rank; deposits do not.
             _ if in_rank_order => {
                 let (smaller, from) = match has.contains(&Algorithm::Leader) {

@@ -72,10 +72,10 @@ impl<B: Board> Member<B> {
     /// The area of the next operation and where deposits begin there, if its memory is known to be free and there.
     #[inline(always)]
     fn fast_path_area(&mut self, need: Need) -> Option<(usize, usize)> {
-        let (epoch, rotation) = (self.epoch + 1, self.board.rotation());
+        let epoch = self.epoch + 1;
         let area = (epoch % AREAS as u64) as usize;
-        let base = rotation.base(epoch / AREAS as u64, need.deposit);
-        let need = Need { deposit: rotation.room(need.deposit), ..need };
+        let base = self.board.deposit_base(epoch, need.deposit);
+        let need = self.board.with_all_places(need);
         (self.is_free(AREAS) && self.board.reserve(area, need).is_ok()).then_some((area, base))
     }
 

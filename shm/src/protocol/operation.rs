@@ -134,7 +134,7 @@ impl<'a, B: Board> Operation<'a, B> {
 
     /// Bytes in deposits before those of at most `bytes`.
     pub(super) fn base(&self, bytes: usize) -> usize {
-        self.board.rotation().base(self.epoch / AREAS as u64, bytes)
+        self.board.deposit_base(self.epoch, bytes)
     }
 
     /// Uses the fold words of the slot instead of those of the area, for an operation without payload in an area. So as many of

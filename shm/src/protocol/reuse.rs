@@ -42,7 +42,7 @@ impl<B: Board> Operation<'_, B> {
 
     /// Reserves the memory that the operation needs in its area, or fails the group before any of it is touched.
     pub(super) fn reserve(&mut self, need: Need) -> Result<(), Stop> {
-        let need = Need { deposit: self.board.rotation().room(need.deposit), ..need };
+        let need = self.board.with_all_places(need);
         match self.board.reserve(self.area, need) {
             Ok(()) => Ok(()),
             Err(crate::Error::NoSpace { needed, free, .. }) => Err(self.no_space(needed, free)),
