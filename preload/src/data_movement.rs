@@ -1,8 +1,8 @@
 //! The collectives that move data and reduce nothing: from the arguments of MPI to the blocks of both sides of a call.
 //!
-//! All ranks must know the lengths of the blocks. Each rank has them among its arguments where all blocks have one length, and in
-//! MPI_Allgatherv. In MPI_Gatherv and MPI_Scatterv only the root has them, valid or not, and broadcasts them first. In MPI_Alltoallv and
-//! MPI_Alltoallw each rank has those of its own blocks, and earlybird compares them.
+//! Each rank has the lengths of all blocks among its arguments where all have one length, and in MPI_Allgatherv. In MPI_Gatherv,
+//! MPI_Alltoallv and MPI_Alltoallw each rank has those of its own blocks, and earlybird compares them. In MPI_Scatterv only the root
+//! has them, valid or not, and broadcasts them first.
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
@@ -241,7 +241,50 @@ fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>)
     Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
 }
 
-/// Intercepts MPI_Allgatherv, MPI_Gatherv or MPI_Scatterv; the arguments are those of `equal_blocks`. Returns `None` for a call that
+/// Intercepts MPI_Gatherv: the root has the lengths of all blocks, every other rank that of its own. A rank whose arguments are invalid
+/// takes part with no bytes, since the others cannot know, and then forwards its call to learn MPI's error. Returns `None` for a call
+/// that is forwarded.
+///
+/// # Safety
+/// The buffers and arrays are what MPI demands of the caller.
+pub unsafe fn gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks, root: c_int) -> Option<c_int> {
+    let is_in_place = own.is_in_place();
+    let transfer = || {
+        let (intercepted, root) = call.with_root(Some(root))?;
+        if intercepted.selection.always_prefers_mpi(call.function) {
+            return Err(ForwardReason::Faster.into());
+        }
+        let sides = || {
+            if root != Some(intercepted.rank) {
+                check_not_in_place(is_in_place)?;
+                let block = own.block(intercepted, call)?;
+                return Ok(([block.bytes()].into(), Row::joined(own.at, block), Row::EMPTY));
+            }
+            // SAFETY: by the caller's contract.
+            let blocks = unsafe { all.read(intercepted, call)? };
+            let (offset, to) = blocks[intercepted.rank];
+            let send = match is_in_place {
+                true => Row::joined(all.at.wrapping_byte_offset(offset), to),
+                false => Row::joined(own.at, to.other_side(intercepted.handles, own.count, own.dtype)?),
+            };
+            Ok((bytes_of(&blocks), send, Row::placed(all.at, blocks)))
+        };
+        let of = |(bytes, send, recv), is_in_place| {
+            let block_bytes = BlockBytes::PerOwner(bytes);
+            Transfer { intercepted, root, block_bytes, is_in_place, send, recv }
+        };
+        sides().map(|sides| of(sides, is_in_place)).inspect_err(|_: &Refusal| {
+            let nothing = of((vec![0; intercepted.size].into(), Row::EMPTY, Row::EMPTY), false);
+            // SAFETY: no bytes are sent or received. That others send some is no error to tell of.
+            let _ = unsafe { nothing.run(call.collective()) };
+        })
+    };
+    let count = if is_in_place { 0 } else { own.count };
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(call, (count, own.dtype), transfer()) }
+}
+
+/// Intercepts MPI_Allgatherv or MPI_Scatterv; the arguments are those of `equal_blocks`. Returns `None` for a call that
 /// is forwarded.
 ///
 /// # Safety

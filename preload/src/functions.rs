@@ -37,7 +37,7 @@ macro_rules! for_each_function {
                 => data_movement::equal_blocks(elements(send, n, dtype), elements(recv, m, recv_type), Some(root));
             Gatherv GATHERV gatherv [], Gather, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type, root: Root)
-                => data_movement::unequal_blocks(elements(send, n, dtype), blocks(recv, m, to, recv_type), Some(root));
+                => data_movement::gather_unequal(elements(send, n, dtype), blocks(recv, m, to, recv_type), root);
             Scatter SCATTER scatter
                 [Iscatter ISCATTER iscatter; Scatter_init SCATTER_INIT scatter_init], Scatter, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)

@@ -33,14 +33,12 @@ const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
         (MpiFunction::Ibarrier, 0, u64::MAX),
         (MpiFunction::Iallgather, 0, 2 << 10),
         (MpiFunction::Ialltoall, 0, 2 << 10),
-        (MpiFunction::Gatherv, 0, u64::MAX),
         (MpiFunction::Scatterv, 0, u64::MAX),
         (MpiFunction::Alltoallv, 0, u64::MAX),
         (MpiFunction::Alltoallw, 0, u64::MAX),
     ]
 } else {
     &[
-        (MpiFunction::Gatherv, 0, u64::MAX),
         (MpiFunction::Scatterv, 0, u64::MAX),
         (MpiFunction::Alltoallv, 0, u64::MAX),
         (MpiFunction::Alltoallw, 0, u64::MAX),

@@ -40,6 +40,8 @@ pub enum BlockBytes {
     Uniform(usize),
     /// Of each rank's block, the same on all ranks.
     PerRank(Box<[usize]>),
+    /// Of each rank's block on the root, of the own one elsewhere.
+    PerOwner(Box<[usize]>),
     /// To each rank, then from each.
     PerPair(Box<[usize]>),
 }
@@ -50,6 +52,7 @@ impl BlockBytes {
         match self {
             BlockBytes::Uniform(_) => Counts::Uniform,
             BlockBytes::PerRank(bytes) => per_rank(bytes),
+            BlockBytes::PerOwner(bytes) => Counts::PerOwner(bytes),
             BlockBytes::PerPair(both) => {
                 let (send, recv) = both.split_at(both.len() / 2);
                 Counts::PerPair { send, recv }
@@ -61,7 +64,7 @@ impl BlockBytes {
     #[inline(always)]
     fn prefer_mpi(&self, function: MpiFunction, selection: &Selection) -> bool {
         match self {
-            BlockBytes::PerPair(_) => selection.always_prefers_mpi(function),
+            BlockBytes::PerPair(_) | BlockBytes::PerOwner(_) => selection.always_prefers_mpi(function),
             _ => selection.prefers_mpi(function, self.counted()),
         }
     }
@@ -71,7 +74,7 @@ impl BlockBytes {
     fn counted(&self) -> usize {
         match self {
             BlockBytes::Uniform(bytes) => *bytes,
-            BlockBytes::PerRank(bytes) => bytes.iter().copied().max().unwrap_or(0),
+            BlockBytes::PerRank(bytes) | BlockBytes::PerOwner(bytes) => bytes.iter().copied().max().unwrap_or(0),
             BlockBytes::PerPair(both) => both[..both.len() / 2].iter().sum(),
         }
     }
@@ -94,7 +97,7 @@ impl Transfer {
     /// # Safety
     /// Both rows are what MPI demands of the caller.
     #[inline(always)]
-    unsafe fn run(&self, collective: Collective) -> CallResult {
+    pub unsafe fn run(&self, collective: Collective) -> CallResult {
         let (send, recv) = (&self.send, &self.recv);
         let is_apart =
             self.is_in_place || send.is_borrowable() && are_disjoint(send.at, send.bytes, recv.at, recv.bytes);

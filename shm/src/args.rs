@@ -7,7 +7,7 @@
 //! the communicator is refused by [`CollectiveArgs::check`], and only what was checked can be carried out.
 
 use crate::config::Algorithm;
-use crate::op::{FoldOrder, Op};
+use crate::op::{Datatype, FoldOrder, Op};
 use crate::protocol::collective::Collective;
 use crate::protocol::payload::Buffers;
 use crate::reduce_op::ReduceOp;
@@ -40,6 +40,9 @@ pub enum Counts<'a> {
         /// Elements from each rank.
         recv: &'a [usize],
     },
+    /// A gather of blocks whose owners know their lengths, and the root those of all: elements of each rank's block on the root, of no
+    /// meaning elsewhere. No rank but the root waits for another, unless its own block is longer than a deposit.
+    PerOwner(&'a [usize]),
     /// Elements of each of many messages that are reduced as one.
     Segments(&'a [usize]),
 }
@@ -88,6 +91,22 @@ impl<'a> CollectiveArgs<'a> {
     /// Sets the block lengths.
     pub fn counts(self, counts: Counts<'a>) -> Self {
         CollectiveArgs { counts, ..self }
+    }
+
+    /// The counts of a gather of which only the root has them.
+    #[doc(hidden)]
+    #[inline]
+    pub fn counts_of_owners(&self) -> Option<&'a [usize]> {
+        match self.counts {
+            Counts::PerOwner(counts) if self.collective == Collective::Gather => Some(counts),
+            _ => None,
+        }
+    }
+
+    /// The root of a gather, the elements that this rank sends, and their type.
+    #[doc(hidden)]
+    pub fn as_gather(&self) -> (usize, usize, Datatype) {
+        (self.root.unwrap_or(0), self.buffers.send_count(), self.buffers.datatype())
     }
 
     /// Sets the operator.

@@ -43,7 +43,7 @@ impl<'a> CollectiveArgs<'a> {
         self.root.map_or(Ok(()), |root| check_root(root, size))?;
         self.check_in_place(rank)?;
         self.check_placement()?;
-        let blocks = self.blocks(size)?;
+        let blocks = self.blocks(rank, size)?;
         let mut checked = CheckedArgs { args: self, blocks, rank, size };
         let whole = std::mem::replace(&mut checked.args.buffers, Buffers::in_place::<u8>(&mut []));
         checked.args.buffers = whole.own_parts(&checked.exchange(), rank);
@@ -110,6 +110,7 @@ impl<'a> CollectiveArgs<'a> {
     pub fn unchecked_bytes(&self, size: usize) -> usize {
         let elements = match self.counts {
             Counts::PerRank(counts) => counts.iter().copied().max(),
+            Counts::PerOwner(_) => Some(self.buffers.send_count()),
             Counts::PerPair { send, recv } => send.iter().chain(recv).copied().max(),
             Counts::Segments(_) => Some(self.buffers.count()),
             Counts::Uniform => self.uniform_block(size).ok(),
@@ -117,11 +118,19 @@ impl<'a> CollectiveArgs<'a> {
         elements.unwrap_or(0).saturating_mul(self.buffers.datatype().size())
     }
 
-    fn blocks(&self, size: usize) -> Result<Blocks, Error> {
+    fn blocks(&self, rank: usize, size: usize) -> Result<Blocks, Error> {
         Ok(match self.counts {
             Counts::PerRank(counts) => Blocks::PerRank(starts(counts, size)?),
             Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], None),
             Counts::Segments(counts) => Blocks::PerRank(sums(counts)?),
+            Counts::PerOwner(_) if self.collective != Collective::Gather => {
+                return Err(Error::usage(format!(
+                    "{} of blocks whose lengths their owners know; only a gather has such counts, give those of all ranks",
+                    self.collective.name()
+                )));
+            }
+            Counts::PerOwner(counts) if self.root == Some(rank) => Blocks::PerRank(starts(counts, size)?),
+            Counts::PerOwner(_) => Blocks::Uniform(self.buffers.send_count()),
             Counts::Uniform => Blocks::Uniform(self.uniform_block(size)?),
         })
     }
@@ -225,7 +234,9 @@ impl<'a> CheckedArgs<'a> {
 
     fn lens(&self) -> Lens<'_> {
         match (&self.blocks, self.args.counts) {
-            (Blocks::PerRank(starts), Counts::PerRank(lens) | Counts::Segments(lens)) => Lens::Each(lens, starts),
+            (Blocks::PerRank(starts), Counts::PerRank(lens) | Counts::PerOwner(lens) | Counts::Segments(lens)) => {
+                Lens::Each(lens, starts)
+            }
             (Blocks::PerPair([send_starts, recv_starts], most), Counts::PerPair { send, recv }) => {
                 Lens::Pairs(Pairs { me: self.rank, most: *most, send, send_starts, recv, recv_starts })
             }
@@ -236,7 +247,18 @@ impl<'a> CheckedArgs<'a> {
 
     /// The geometry of the call.
     pub(crate) fn exchange(&self) -> Exchange<'_> {
-        Exchange::new(self.args.collective, self.args.root.unwrap_or(0), self.size, self.lens())
+        let exchange = Exchange::new(self.args.collective, self.root(), self.size, self.lens());
+        if self.owners_announce() { exchange.announced_by_owners() } else { exchange }
+    }
+
+    /// Elements that the root of a gather expects of `rank`.
+    pub(crate) fn expected_of(&self, rank: usize) -> usize {
+        self.exchange().block_of(rank).map_or(0, |block| block.len())
+    }
+
+    /// Returns whether owners announce the lengths of their blocks, of which only the root knows all.
+    pub(crate) fn owners_announce(&self) -> bool {
+        matches!(self.args.counts, Counts::PerOwner(_))
     }
 
     /// The blocks, for a call that keeps them. Those of pairs of ranks are none: they are compared first.
@@ -251,6 +273,8 @@ impl<'a> CheckedArgs<'a> {
     pub(crate) fn largest_block(&self) -> usize {
         match self.args.counts {
             Counts::Segments(_) => self.args.buffers.count(),
+            // The ranks have nothing in common by which they could select.
+            Counts::PerOwner(_) => 0,
             _ => self.exchange().most(),
         }
     }
@@ -271,6 +295,7 @@ impl<'a> CheckedArgs<'a> {
         let count = if let Blocks::Uniform(count) = self.blocks { count } else { 0 };
         let signature = Signature::new(*collective, buffers.datatype(), op, order, algorithm, count);
         let signature = match self.lens() {
+            _ if self.owners_announce() => signature.unequal(&[]),
             Lens::Equal(_) => signature,
             Lens::Each(lens, _) => signature.unequal(lens),
             // Each rank knows its own; what they announce is compared.

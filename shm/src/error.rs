@@ -205,13 +205,13 @@ impl Error {
         Error::Usage { message: message.into() }
     }
 
-    /// The [`Error::Mismatch`] of an alltoall in which one rank does not send the count that another one expects.
-    pub fn counts_differ(from: usize, to: usize, sends: u64, expects: u64) -> Self {
+    /// The [`Error::Mismatch`] of a collective of this name in which one rank does not send the count that another one expects.
+    pub fn counts_differ(collective: &str, [from, to]: [usize; 2], sends: usize, expects: usize) -> Self {
         Error::Mismatch {
             rank_a: from,
-            call_a: format!("alltoall that gives {sends} elements to rank {to}"),
+            call_a: format!("{collective} that gives {sends} elements to rank {to}"),
             rank_b: to,
-            call_b: format!("alltoall that expects {expects} elements of rank {from}"),
+            call_b: format!("{collective} that expects {expects} elements of rank {from}"),
         }
     }
 

@@ -81,6 +81,7 @@ enum OwnedCounts {
     Uniform,
     PerRank(Vec<usize>),
     PerPair(Vec<usize>, Vec<usize>),
+    PerOwner,
     Segments(Vec<usize>),
 }
 
@@ -108,6 +109,7 @@ impl OwnedCall {
             Counts::Uniform => OwnedCounts::Uniform,
             Counts::PerRank(counts) => OwnedCounts::PerRank(counts.to_vec()),
             Counts::PerPair { send, recv } => OwnedCounts::PerPair(send.to_vec(), recv.to_vec()),
+            Counts::PerOwner(_) => OwnedCounts::PerOwner,
             Counts::Segments(lens) => OwnedCounts::Segments(lens.to_vec()),
         };
         let buffers = if collective == Collective::Barrier { buffers.of_token() } else { buffers };
@@ -123,6 +125,12 @@ impl OwnedCall {
             OwnedCounts::Uniform => Counts::Uniform,
             OwnedCounts::PerRank(counts) => Counts::PerRank(counts),
             OwnedCounts::PerPair(send, recv) => Counts::PerPair { send, recv },
+            OwnedCounts::PerOwner => {
+                return Err(Error::Unsupported {
+                    what: "a gather that does not block, of blocks whose lengths their owners alone know".into(),
+                    hint: "give the lengths of all ranks' blocks on every rank".into(),
+                });
+            }
             OwnedCounts::Segments(lens) => Counts::Segments(lens),
         };
         let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.as_buffers());

@@ -7,6 +7,7 @@ mod data_movement;
 mod execute;
 mod explain;
 mod messages;
+mod owners_counts;
 mod plan_calls;
 mod point_to_point;
 mod prepared_call;

@@ -30,7 +30,8 @@ fn broadcast_words(topology: &Topology) -> usize {
 fn error_of(words: &[u64]) -> Option<Error> {
     let [to, from, sent, expected] = *words.first_chunk::<4>()?;
     let to = to.checked_sub(1)?;
-    Some(Error::counts_differ(from as usize, to as usize, sent, expected))
+    let [from, to, sent, expected] = [from, to, sent, expected].map(|word| word as usize);
+    Some(Error::counts_differ("alltoall", [from, to], sent, expected))
 }
 
 /// The bytes that each rank of the node sends in all, and those that each receives, by the words of the leader.

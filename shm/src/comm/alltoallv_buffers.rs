@@ -136,7 +136,7 @@ impl GatheredCounts {
         for (from, to) in pairs {
             let (sends, expects) = (self.sends(from)[to], self.expects(to)[from]);
             if sends != expects {
-                return Err(Error::counts_differ(from, to, sends, expects));
+                return Err(Error::counts_differ("alltoall", [from, to], sends as usize, expects as usize));
             }
         }
         for rank in 0..ranks {

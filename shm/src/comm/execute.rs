@@ -11,6 +11,7 @@ use crate::op::{DType, Datatype, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
 use crate::protocol::decide::folds_in_rank_order;
+use crate::protocol::lengths::Announced;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Report, Stop};
@@ -144,9 +145,12 @@ impl NodeComm {
                 *peer_reads = PeerReads::Refused;
                 self.execute_checked_in(state, checked)
             }
-            Ok(Report { lengths: Some(lengths), .. }) if lengths.difference != 0 => {
+            Ok(Report { announced: Some(Announced::Pairs(lengths)), .. }) if lengths.difference != 0 => {
                 let [send, recv] = checked.pair_counts().expect("lengths of pairs were announced");
                 Err(self.difference_of(state, send, recv)?)
+            }
+            Ok(Report { announced: Some(Announced::Unexpected { from, sends }), .. }) => {
+                Err(Error::counts_differ("gather", [from, self.rank], sends, checked.expected_of(from)))
             }
             Ok(report) => {
                 *last = Some(report);
@@ -285,7 +289,7 @@ impl NodeComm {
             let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
             let window = exchange.announced(element_bytes, window_bytes);
             let announced = member.run(&buffers.window(&window, prepared))?;
-            let all = announced.lengths.unwrap_or_default();
+            let Some(Announced::Pairs(all)) = announced.announced else { return Ok(announced) };
             if all.difference != 0 || all.largest <= window.stride() {
                 return Ok(announced);
             }
@@ -293,6 +297,10 @@ impl NodeComm {
             checked.set_largest_pair(all.largest);
         }
         let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
+        if exchange.owners_announce {
+            let window = exchange.of_owner(element_bytes, window_bytes);
+            return member.run(&buffers.window(&window, prepared));
+        }
         if prepared.algorithm() == Algorithm::SingleCopy {
             return member.run(&buffers.window(&exchange.whole(), prepared));
         }

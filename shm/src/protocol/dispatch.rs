@@ -1,13 +1,14 @@
 //! Running an operation: the order of its steps, and the dispatch to its lane and algorithm.
 
 use super::algorithm::{
-    announced, chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader,
+    announced, announced_gather, chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader,
 };
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, SLOTS};
 use super::call::{Arithmetic, Call, Lane};
 use super::collective::Collective;
 use super::fault;
+use super::lengths::Announced;
 use super::member::{Member, mix};
 use super::operation::{Operation, Report, Stop};
 use super::step::Step;
@@ -77,8 +78,12 @@ impl<B: Board> Operation<'_, B> {
             Lane::Exchange => {
                 let window = self.call.window.expect("an exchange runs window by window");
                 if window.announces() {
-                    report.lengths = Some(announced::run(self, window)?);
+                    report.announced = Some(Announced::Pairs(announced::run(self, window)?));
                     return Ok(true);
+                }
+                if window.exchange.owners_announce {
+                    report.announced = announced_gather::run(self, window)?;
+                    return Ok(window.exchange.readers.has(self.me));
                 }
                 exchange::run(self, window)
             }

@@ -69,6 +69,8 @@ pub struct Exchange<'a> {
     pub readers: Who,
     /// The row of the collective: blocks, folds, and whose contributions a result has.
     pub traits: Traits,
+    /// Whether only the root knows the lengths of all blocks, and the others that of their own.
+    pub owners_announce: bool,
     lens: Lens<'a>,
 }
 
@@ -81,7 +83,13 @@ impl<'a> Exchange<'a> {
             Side::All => Who::All,
             Side::Root => Who::Only(root),
         };
-        Exchange { ranks, depositors: ranks_of(traits.senders), readers: ranks_of(traits.receivers), traits, lens }
+        let (depositors, readers) = (ranks_of(traits.senders), ranks_of(traits.receivers));
+        Exchange { ranks, depositors, readers, traits, owners_announce: false, lens }
+    }
+
+    /// A gather of blocks whose owners announce their lengths: the root knows all, every other rank that of its own.
+    pub fn announced_by_owners(self) -> Self {
+        Exchange { owners_announce: true, ..self }
     }
 
     /// The ranks whose contributions are in the result of `reader`, if it has one.
@@ -166,7 +174,7 @@ impl<'a> Exchange<'a> {
 
     /// Returns whether every block has as many elements.
     pub fn is_uniform(&self) -> bool {
-        matches!(self.lens, Lens::Equal(_))
+        matches!(self.lens, Lens::Equal(_)) && !self.owners_announce
     }
 
     /// Returns whether each rank knows the lengths of its own blocks only.
@@ -195,6 +203,12 @@ impl<'a> Exchange<'a> {
         let fits = self.ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
         let stride = if fits { window_bytes / element_bytes / self.ranks } else { 0 };
         Window { exchange: self, positions: (0, self.ranks), from: 0, stride, inline: stride == 0 }
+    }
+
+    /// As much of a block as a deposit holds where owners announce their lengths.
+    pub fn of_owner(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
+        let stride = (window_bytes / element_bytes).max(1);
+        Window { exchange: self, positions: (0, 1), from: 0, stride, inline: false }
     }
 
     /// Elements of the largest block.
@@ -294,6 +308,12 @@ impl Window<'_> {
         let stride = self.stride.min(largest);
         let bytes = (self.positions.1 - self.positions.0) * stride * element_bytes;
         Window { stride, inline: bytes <= INLINE_BYTES, ..*self }
+    }
+
+    /// The next part of a block of `len` elements in all, of at most `most`; `None` after the last.
+    pub fn next_part(&self, len: usize, most: usize) -> Option<Self> {
+        let from = self.from + self.stride;
+        (from < len).then(|| Window { from, stride: most.min(len - from), inline: false, ..*self })
     }
 
     fn cut(&self, depositor: usize, reader: usize) -> usize {

@@ -1,4 +1,5 @@
-//! The lengths of an exchange in which each rank knows its own blocks only, as one word that it announces beside its mark of entry.
+//! The lengths of an exchange in which each rank knows its own blocks only, as one word that it announces beside its mark of entry; in a
+//! gather, that word is the length of its block.
 
 /// The lengths that a rank announces, or those of several ranks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -9,6 +10,20 @@ pub struct Lengths {
     /// what is expected of it. One count of two that are wrong by less than 2^24 always shows, any other difference with a probability of
     /// 1 - 2^-24.
     pub difference: u32,
+}
+
+/// The outcome of the comparison of announced lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Announced {
+    /// The lengths of all ranks together, in an alltoall.
+    Pairs(Lengths),
+    /// The first rank that sends another number of elements than the root of a gather expects, and that number.
+    Unexpected {
+        /// The rank.
+        from: usize,
+        /// The elements that it sends.
+        sends: usize,
+    },
 }
 
 const DIFFERENCE_BITS: u32 = 24;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
-//! arrive -> exchange (geometry; announced, where each rank knows its own lengths) -> leave
+//! arrive -> exchange (geometry; announced and announced_gather, where each rank knows its own lengths) -> leave
 //! start -> progress (slices or exchange) -> leave
 //! ```
 //!

@@ -2,7 +2,7 @@
 
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Call;
-use super::lengths::Lengths;
+use super::lengths::Announced;
 use super::patience::Patience;
 use super::pieces::Pieces;
 use super::scratch::Scratch;
@@ -27,14 +27,14 @@ pub struct Report {
     pub place: Option<usize>,
     /// False if a rank could not read another's memory: then all ranks must repeat the call by another algorithm.
     pub is_done: bool,
-    /// The lengths of all ranks together, if they were announced.
-    pub lengths: Option<Lengths>,
+    /// What the lengths came to, if they were announced.
+    pub announced: Option<Announced>,
 }
 
 impl Report {
     /// The report of operation `epoch` in the ticketless lane, by `algorithm`.
     pub(crate) fn ticketless(epoch: u64, algorithm: Algorithm) -> Self {
-        Report { epoch, algorithm, place: None, is_done: true, lengths: None }
+        Report { epoch, algorithm, place: None, is_done: true, announced: None }
     }
 }
 

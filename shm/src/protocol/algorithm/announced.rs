@@ -17,13 +17,29 @@ use crate::sync::{Ordering, SyncPoint};
 
 /// Runs the operation; returns the lengths of all ranks together.
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
-    let (me, ranks, element_bytes) = (op.me, op.ranks, op.call.element_bytes);
+    let (me, element_bytes) = (op.me, op.call.element_bytes);
     let mut all = w.exchange.own_lengths();
     op.board.line(op.slot, me).announce(all.word());
     exchange::enter_and_deposit(op, &w.narrowed(all.largest, element_bytes))?;
     if let Some((from, to, len)) = w.exchange.own_block() {
         op.call.keep_part(from, to, len);
     }
+    receive_all(op, w, |_, announced| {
+        let lengths = Lengths::from_word(announced);
+        all = all.and(lengths);
+        w.narrowed(lengths.largest, element_bytes)
+    })?;
+    Ok(all)
+}
+
+/// Receives from every other rank what is for this one in its deposit. `cut` is told the word that a rank has announced, and returns the
+/// window that the rank has made of it.
+pub(super) fn receive_all<'w, B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'w>,
+    mut cut: impl FnMut(usize, u64) -> Window<'w>,
+) -> Result<(), Stop> {
+    let (me, ranks) = (op.me, op.ranks);
     let mut sources = std::mem::take(&mut op.scratch.sources);
     sources.clear();
     let mut silent = std::mem::take(&mut op.scratch.ready);
@@ -39,10 +55,9 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
         let mut next = 0;
         while let Some(&rank) = silent.get(next) {
             match listen(op, rank)? {
-                Some(lengths) => {
+                Some(announced) => {
                     silent.remove(next);
-                    all = all.and(lengths);
-                    sources.extend(source(op, &w.narrowed(lengths.largest, element_bytes), rank)?);
+                    sources.extend(source(op, &cut(rank, announced), rank)?);
                 }
                 None => next += 1,
             }
@@ -50,19 +65,18 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
         exchange::receive_ready(op, w, &mut sources, &mut false)?;
     }
     (op.scratch.sources, op.scratch.ready) = (sources, silent);
-    Ok(all)
+    Ok(())
 }
 
 fn mark_of<B: Board>(board: &B, slot: usize, rank: usize) -> u64 {
     board.line(slot, rank).entered.load(SyncPoint::CallAcquire.order())
 }
 
-/// The lengths of `rank`, if it has entered.
-fn listen<B: Board>(op: &mut Operation<'_, B>, rank: usize) -> Result<Option<Lengths>, Stop> {
+/// The word that `rank` has announced, if it has entered.
+fn listen<B: Board>(op: &mut Operation<'_, B>, rank: usize) -> Result<Option<u64>, Stop> {
     match mark_of(op.board, op.slot, rank) {
         mark if mark == word::entered(op.epoch, op.hash) => {
-            let announced = op.board.line(op.slot, rank).call[1].load(Ordering::Relaxed);
-            Ok(Some(Lengths::from_word(announced)))
+            Ok(Some(op.board.line(op.slot, rank).call[1].load(Ordering::Relaxed)))
         }
         mark if word::has_entered(mark, op.epoch) => Err(op.mismatch(rank)),
         _ => Ok(None),

@@ -1,6 +1,7 @@
 //! The algorithms: how the ranks of a node carry out one operation, each in a file of its own.
 
 pub(super) mod announced;
+pub(super) mod announced_gather;
 pub(super) mod chain;
 pub(super) mod exchange;
 pub(super) mod flat;
