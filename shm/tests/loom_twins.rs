@@ -121,6 +121,8 @@ const SLEEPERS: &[&str] = &[
 /// Ranks that read each other's private buffers.
 const SINGLE_COPIES: &[&str] = &["single_copy_all_gather_2", "single_copy_all_to_all_2", "single_copy_scatter_2"];
 
+const ANNOUNCED_GATHERS: &[&str] = &["announced_gather_2", "announced_gather_deposit_2", "announced_gather_parts_2"];
+
 const MISMATCHES_WITH_A_ROOT: &[&str] =
     &["mismatch_reduce_flat_pieces_2", "mismatch_reduce_chain_2", "mismatch_broadcast_chain_2"];
 
@@ -219,6 +221,15 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositAcquire, &["announced_deposit_2"], RACE),
     (LeftRelease, &["announced_2", "announced_deposit_2"], RACE),
     (LeftAcquire, &["announced_2", "announced_deposit_2"], RACE),
+    // The length of a block, its parts, and what its root has read.
+    (CallRelease, &["announced_gather_deposit_2"], LENGTHS),
+    (CallAcquire, &["announced_gather_2", "announced_gather_deposit_2"], LENGTHS),
+    (DepositRelease, ANNOUNCED_GATHERS, RACE),
+    (DepositAcquire, &["announced_gather_deposit_2", "announced_gather_parts_2"], RACE),
+    (ReadRelease, &["announced_gather_parts_2_once", "announced_gather_parts_2"], RACE),
+    (ReadAcquire, &["announced_gather_parts_2_once", "announced_gather_parts_2"], RACE),
+    (LeftRelease, ANNOUNCED_GATHERS, RACE),
+    (LeftAcquire, ANNOUNCED_GATHERS, RACE),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (EndFence, &[PARTING], UNNOTICED),

@@ -28,7 +28,7 @@ use earlybird_shm::protocol::board::Place;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;
 use earlybird_shm::protocol::geometry::{Exchange, Lens, Pairs};
-use earlybird_shm::protocol::lengths::Lengths;
+use earlybird_shm::protocol::lengths::{Announced, Lengths};
 use earlybird_shm::protocol::payload::{Buffers, look};
 use earlybird_shm::protocol::shared_result::SharedResult;
 use earlybird_shm::protocol::signature::Signature;
@@ -71,7 +71,7 @@ pub struct Scenario {
     cannot_read: Option<usize>,
     /// True if every rank is known to be able to read what others expose.
     trusted: bool,
-    /// True if each rank knows the lengths of its own blocks only; those of rank 0 are one word long.
+    /// True if each rank knows the lengths of its own blocks only, and the root of a gather those of all; those of rank 0 are one word long.
     announced: bool,
 }
 
@@ -217,6 +217,11 @@ impl Scenario {
         if self.announced && from == 0 { 1 } else { self.words }
     }
 
+    /// Returns whether owners announce the lengths of their blocks to the root.
+    fn owners_announce(&self) -> bool {
+        self.announced && self.collective == Collective::Gather
+    }
+
     /// Words to send to and to receive from each rank, and where they begin.
     fn pairs(&self, rank: usize) -> [Vec<usize>; 4] {
         let lens = [vec![self.len(rank); self.ranks], (0..self.ranks).map(|from| self.len(from)).collect()];
@@ -280,10 +285,14 @@ impl Scenario {
         for epoch in 1..=epochs {
             let [send, send_starts, recv, recv_starts] = &self.pairs(rank);
             let lens = match self.announced {
-                true => Lens::Pairs(Pairs { me: rank, most: None, send, send_starts, recv, recv_starts }),
-                false => Lens::Equal(self.words),
+                true if !self.owners_announce() => {
+                    Lens::Pairs(Pairs { me: rank, most: None, send, send_starts, recv, recv_starts })
+                }
+                true if rank == 0 => Lens::Each(recv, recv_starts),
+                _ => Lens::Equal(self.len(rank)),
             };
             let exchange = Exchange::new(self.collective, 0, self.ranks, lens);
+            let exchange = if self.owners_announce() { exchange.announced_by_owners() } else { exchange };
             let send: Vec<u64> = (0..exchange.send_count(rank)).map(|w| Self::value(rank, epoch, w)).collect();
             let mut recv = vec![0u64; exchange.recv_count(rank)];
             let buffers = match (self.collective, rank) {
@@ -305,6 +314,7 @@ impl Scenario {
             let mut windows = exchange.windows(8, 128);
             let window = match self.algorithms[rank] {
                 Algorithm::SingleCopy => exchange.whole(),
+                _ if self.owners_announce() => exchange.of_owner(8, 128),
                 _ if self.announced => exchange.announced(8, 64 * self.ranks),
                 _ => {
                     let window = windows.next().expect("an exchange has a window");
@@ -321,10 +331,10 @@ impl Scenario {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
                     ran.push(report.algorithm);
-                    let lengths = Lengths { largest: self.words, difference: 0 };
+                    let lengths = Announced::Pairs(Lengths { largest: self.words, difference: 0 });
                     assert_eq!(
-                        report.lengths,
-                        self.announced.then_some(lengths),
+                        report.announced,
+                        (self.announced && !self.owners_announce()).then_some(lengths),
                         "wrong lengths: rank {rank} epoch {epoch}"
                     );
                     let is_done = self.cannot_read.is_none() || self.trusted;
@@ -397,7 +407,11 @@ impl Scenario {
                 assert!((reporter == stranger) != (other == stranger), "wrong details: {details:?} by {reporter}");
                 let (theirs, mine) = (self.signature(other, self.epochs), self.signature(reporter, self.epochs));
                 let [send, _, recv, _] = self.pairs(other);
-                let told = if self.announced { Lengths::of(other, &send, &recv).word() } else { theirs.count };
+                let told = match self.announced {
+                    true if !self.owners_announce() => Lengths::of(other, &send, &recv).word(),
+                    true if other != 0 => self.len(other) as u64,
+                    _ => theirs.count,
+                };
                 let described = [other as u64, theirs.kind, told, mine.kind, mine.count];
                 assert_eq!(details, described, "wrong details: the call of rank {other} as rank {reporter} told it");
             }

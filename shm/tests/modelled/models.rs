@@ -29,10 +29,12 @@ const fn upto(preemptions: usize) -> Bound {
     Some(preemptions)
 }
 
-/// Words that fit beside a mark, that fill one piece of a deposit, and two.
+/// Words that fit beside a mark, that fill one piece of a deposit, two, three, and five.
 const ONE: usize = 1;
 const EIGHT: usize = 8;
 const TWO: usize = 16;
+const THREE: usize = 24;
+const FIVE: usize = 40;
 
 /// Calls `$each!` with the names of all models.
 #[allow(unused_macros)]
@@ -59,6 +61,8 @@ macro_rules! for_every_model {
             gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
             announced_2 announced_deposit_2 announced_3 mismatch_announced_2
+            announced_gather_2 announced_gather_deposit_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
+            mismatch_announced_gather_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
@@ -237,6 +241,18 @@ models! {
         Scenario::new(Flat, 3, 2).of(AllToAll).announced();
     mismatch_announced_2: "different calls, alltoall with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(AllToAll).announced().epochs(2).stranger(1);
+    announced_gather_2: "gather with announced lengths, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Gather).announced().epochs(2);
+    announced_gather_deposit_2: "gather with announced lengths, a deposit of 2 pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, TWO).of(Gather).announced().epochs(2);
+    announced_gather_parts_2_once: "gather with announced lengths, three parts after the first, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, FIVE).of(Gather).announced();
+    announced_gather_parts_2: "gather with announced lengths, a part after the first, 2 ranks, reuse", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 2, THREE).of(Gather).announced().epochs(2);
+    announced_gather_parts_3: "gather with announced lengths, two ranks with a part after the first, 3 ranks, once", upto(0),
+        Some(upto(1)), Scenario::new(Flat, 3, THREE).of(Gather).announced();
+    mismatch_announced_gather_2: "different calls, gather with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(Gather).announced().epochs(2).stranger(1);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
     reduce_scatter_mixed_2: "reduce-scatter, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),

@@ -16,6 +16,7 @@ use crate::protocol::board::{Board, Place};
 use crate::protocol::geometry::{Who, Window};
 use crate::protocol::lengths::Announced;
 use crate::protocol::operation::{Operation, Stop};
+use crate::protocol::pieces::{PIECE_BYTES, Pieces};
 use crate::protocol::step::Step;
 use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
@@ -62,15 +63,22 @@ fn gather<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Option<
     let mut longer = Vec::new();
     announced::receive_all(op, w, |rank, announced| {
         let len = announced as usize;
-        if len != expected(rank) && unexpected.is_none_or(|(first, _)| rank < first) {
-            unexpected = Some((rank, len));
-        }
         let first = w.narrowed(len, element_bytes);
         if len > first.stride() {
             longer.push((rank, len, first));
         }
-        first
+        if len == expected(rank) {
+            return first;
+        }
+        if unexpected.is_none_or(|(first, _)| rank < first) {
+            unexpected = Some((rank, len));
+        }
+        w.narrowed(0, element_bytes)
     })?;
+    for (rank, _, first) in &longer {
+        // Those of an unexpected length were not awaited.
+        op.until_deposited(*rank, pieces_of(first, element_bytes))?;
+    }
     let mut longer: Vec<_> =
         longer.into_iter().map(|(rank, len, first)| (len, first, Halves::of(op, &first, rank))).collect();
     for turn in 0.. {
@@ -88,7 +96,9 @@ fn gather<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Option<
         for (_, part, halves) in &longer {
             await_part(op, halves, turn)?;
             let (to, len) = (part.place_of(halves.rank), part.part(halves.rank, me).len());
-            op.board.read(halves.place(part, turn), |from| op.call.receive_part(from, 0, to, len));
+            if len > 0 {
+                op.board.read(halves.place(part, turn), |from| op.call.receive_part(from, 0, to, len));
+            }
         }
     }
     Ok(unexpected.map(|(from, sends)| Announced::Unexpected { from, sends }))
@@ -112,8 +122,7 @@ impl Halves {
     fn of<B: Board>(op: &Operation<'_, B>, first: &Window<'_>, rank: usize) -> Halves {
         let (element_bytes, elements) = (op.call.element_bytes, (first.stride() / 2).max(1));
         let base = op.base(first.stride() * element_bytes);
-        let before = exchange::pieces(op, first, rank).number;
-        Halves { rank, area: op.area, base, elements, element_bytes, before }
+        Halves { rank, area: op.area, base, elements, element_bytes, before: pieces_of(first, element_bytes) }
     }
 
     fn place(&self, part: &Window<'_>, turn: usize) -> Place {
@@ -121,6 +130,11 @@ impl Halves {
         let (offset, bytes) = (half * self.elements * self.element_bytes, part.stride() * self.element_bytes);
         Place::Deposit { area: self.area, rank: self.rank, piece: half, offset: self.base + offset, bytes }
     }
+}
+
+/// The number of pieces in which the first part of a block that is longer is announced.
+fn pieces_of(first: &Window<'_>, element_bytes: usize) -> usize {
+    Pieces::cut(first.stride(), element_bytes, PIECE_BYTES, word::MAX_PIECES).number
 }
 
 /// The value of a `deposited` word for a number that only ever grows by one.

@@ -39,7 +39,7 @@ fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
 }
 
 /// The pieces of the deposit of `rank`. Beside the mark it is one piece.
-pub(super) fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
+fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
     let (count, element_bytes) = (w.deposit(rank), op.call.element_bytes);
     match w.inline {
         true => Pieces::one(count, element_bytes),
