@@ -41,6 +41,8 @@ static void broadcast(const float *s, float *r, int n) { (void)s, MPI_Bcast(r, n
 static void barrier(const float *s, float *r, int n) { (void)s, (void)r, (void)n, MPI_Barrier(WORLD); }
 static void allgather(const float *s, float *r, int n) { MPI_Allgather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD); }
 static void gather(const float *s, float *r, int n) { MPI_Gather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, 0, WORLD); }
+static int counts[1024], places[1024]; /* the elements of each rank's block, and of those before it */
+static void gatherv(const float *s, float *r, int n) { MPI_Gatherv(s, n, MPI_FLOAT, r, counts, places, MPI_FLOAT, 0, WORLD); }
 static void scatter(const float *s, float *r, int n) { MPI_Scatter(s, n, MPI_FLOAT, r, n, MPI_FLOAT, 0, WORLD); }
 static void alltoall(const float *s, float *r, int n) { MPI_Alltoall(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD); }
 static void reduce_scatter(const float *s, float *r, int n) { MPI_Reduce_scatter_block(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
@@ -58,7 +60,7 @@ static const struct operation {
     {"allreduce", allreduce, SUM_OF_ALL, 0, 0}, {"reduce", reduce, SUM_OF_ALL, 1, 0},
     {"broadcast", broadcast, FROM_ROOT, 0, 0},  {"barrier", barrier, NONE, 0, 0},
     {"allgather", allgather, FROM_ALL, 0, 0},   {"gather", gather, FROM_ALL, 1, 0},
-    {"scatter", scatter, FROM_ROOT, 0, 1},      {"alltoall", alltoall, FROM_ALL, 0, 1},
+    {"gatherv", gatherv, FROM_ALL, 1, 0},       {"scatter", scatter, FROM_ROOT, 0, 1},      {"alltoall", alltoall, FROM_ALL, 0, 1},
     {"reduce-scatter", reduce_scatter, SUM_OF_ALL, 0, 1}, {"scan", scan, SUM_TO_ME, 0, 0},
     {"exscan", exscan, SUM_BELOW, 0, 0},
 };
@@ -177,6 +179,8 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
     if (!send || !recv || !stamps || !all || !tails)
         fail("no memory");
     memset(recv, 0, room);
+    for (int r = 0; r < ranks; r++)
+        counts[r] = (int)block, places[r] = r * (int)block;
     int64_t apart = -1;
     for (int64_t end = now() + INT64_C(10000000000);;) {
         int64_t before = distance_since(0);

@@ -90,7 +90,7 @@ sync_points! {
     /// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to the rank that folds it |
     /// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
     /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to the ranks that copy it out |
-    /// | `ReadRelease` | `ReadAcquire` | "I have read your private buffer", to its owner, who uses it again |
+    /// | `ReadRelease` | `ReadAcquire` | "I have read your private buffer", or that half of your deposit, to its owner, who uses it again |
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
     /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it was gone |
     /// | `CallRelease` | `CallAcquire` | the description of a call, to the rank that reports a mismatch; the lengths that a rank announces |

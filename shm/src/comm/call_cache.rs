@@ -11,7 +11,7 @@ use crate::reduce_op::ReduceOp;
 /// equal prepared state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16`.
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16 | owners announce 1`.
     kind: u64,
     /// Elements of an allreduce; of an exchange `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
     count: usize,
@@ -51,7 +51,7 @@ impl CallKey {
         let CollectiveArgs {
             collective,
             op: ReduceOp::Builtin(op),
-            counts: Counts::Uniform,
+            counts: counts @ (Counts::Uniform | Counts::PerOwner(_)),
             ref buffers,
             placement: Placement::Private,
             options,
@@ -90,8 +90,14 @@ impl CallKey {
             | (op as u64) << 16
             | (options.order as u64) << 24
             | (options.algorithm as u64) << 32
-            | u64::from(options.within) << 40;
+            | u64::from(options.within) << 40
+            | u64::from(matches!(counts, Counts::PerOwner(_))) << 56;
         Some((CallKey { kind, count }, payload))
+    }
+
+    /// Returns whether owners announce the lengths of their blocks.
+    fn owners_announce(self) -> bool {
+        self.kind >> 56 != 0
     }
 }
 
@@ -117,7 +123,9 @@ impl CachedCall {
         (me, window_bytes): (usize, usize),
     ) -> Self {
         let blocks = match small {
-            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&prepared, me, window_bytes),
+            Some((key, CachedPayload::Exchange(exchange))) => {
+                exchange.blocks(&prepared, me, window_bytes, key.owners_announce())
+            }
             _ => None,
         };
         CachedCall { key: small.map(|(key, _)| key), prepared, blocks, signature }

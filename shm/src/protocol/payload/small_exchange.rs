@@ -44,6 +44,8 @@ pub struct SmallBlocks {
     /// Bytes of all blocks that this rank sends, and of all that it receives.
     send_bytes: usize,
     recv_bytes: usize,
+    /// The elements that this rank announces, where only the root knows the lengths of all blocks.
+    announced: Option<usize>,
     /// True if results have a contribution of this rank, and if another rank, or itself in its turn, reads it from its deposit.
     contributes: bool,
     deposits: bool,
@@ -75,12 +77,16 @@ pub struct PreparedExchange<'a> {
 impl Call<'_> {
     /// The buffers of the call and its blocks on rank `me` for the fast path, if it may go there.
     pub(in crate::protocol) fn small_exchange(&self, me: usize) -> Option<(SmallExchange<'_>, SmallBlocks)> {
-        let window = self.window.filter(|window| window.exchange.is_uniform())?;
+        let window = self.window?;
+        let announces = window.exchange.owners_announce;
+        if !announces && !window.exchange.is_uniform() {
+            return None;
+        }
         let bytes = |count: usize| count.checked_mul(self.element_bytes);
         let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
         let exchange =
             SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData };
-        Some((exchange, exchange.blocks(self.prepared, me, bytes(window.deposit_most())?)?))
+        Some((exchange, exchange.blocks(self.prepared, me, bytes(window.deposit_most())?, announces)?))
     }
 }
 
@@ -117,8 +123,14 @@ impl<'a> SmallExchange<'a> {
     }
 
     /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path: as one operation, whose
-    /// deposits have at most `window_bytes`.
-    pub fn blocks(&self, prepared: &Prepared<'_>, me: usize, window_bytes: usize) -> Option<SmallBlocks> {
+    /// deposits have at most `window_bytes`. A root to which owners announce their lengths goes the general way.
+    pub fn blocks(
+        &self,
+        prepared: &Prepared<'_>,
+        me: usize,
+        window_bytes: usize,
+        owners_announce: bool,
+    ) -> Option<SmallBlocks> {
         let (traits, ranks) = (prepared.collective.traits(), prepared.ranks);
         let (in_parts, joins) = (traits.in_parts, traits.joins());
         // Who sends to whom does not depend on the lengths, which follow from that.
@@ -143,6 +155,7 @@ impl<'a> SmallExchange<'a> {
         let deposit_bytes = block.saturating_mul(sent);
         let fits = prepared.lane == Lane::Exchange
             && block > 0
+            && !(owners_announce && receives)
             && deposit_bytes <= window_bytes.min(if ranks == 2 { MOST_BYTES } else { MOST_BYTES_OF_MANY })
             && (!contributes || self.send_bytes == send_bytes)
             && (!receives || self.recv_bytes == recv_bytes);
@@ -153,6 +166,7 @@ impl<'a> SmallExchange<'a> {
             deposit_bytes,
             send_bytes,
             recv_bytes,
+            announced: owners_announce.then(|| block / prepared.datatype.size()),
             contributes,
             deposits: contributes && exchange.is_read(me, in_turn),
             receives,
@@ -185,10 +199,13 @@ impl PreparedExchange<'_> {
         self.prepared.hash
     }
 
-    /// Describes the call in `line`.
+    /// Describes the call in `line`, and announces the length of this rank's block where the root does not know it.
     #[inline(always)]
     pub(in crate::protocol) fn describe(&self, line: &RankLine) {
         line.describe(self.prepared.signature);
+        if let Some(elements) = self.blocks.announced {
+            line.announce(elements as u64);
+        }
     }
 
     /// Returns whether deposits lie beside the marks of entry.
