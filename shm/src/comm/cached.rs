@@ -5,7 +5,9 @@ use super::call_cache::{CachedCall, CachedPayload, CallKey};
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::mapped::Mapped;
-use crate::protocol::payload::{SmallExchange, SmallPayload};
+use crate::protocol::board::Board;
+use crate::protocol::lengths::Announced;
+use crate::protocol::payload::{SmallExchange, SmallGather, SmallPayload};
 use crate::protocol::{Member, Report, Stop};
 
 impl NodeComm {
@@ -16,6 +18,7 @@ impl NodeComm {
         match payload {
             CachedPayload::Flat(payload) => self.run_cached(key, payload),
             CachedPayload::Exchange(exchange) => self.run_cached(key, exchange),
+            CachedPayload::Gather(gather) => self.run_cached(key, gather),
         }
     }
 
@@ -34,6 +37,9 @@ impl NodeComm {
         std::mem::forget(unwinding);
         match done? {
             Ok(report) => {
+                if let Some(error) = payload.error_of(cached, &report) {
+                    return Some(Err(error.into()));
+                }
                 *last = Some(report);
                 Some(Ok(()))
             }
@@ -43,8 +49,14 @@ impl NodeComm {
 }
 
 /// A payload that the fast path carries out with the prepared state of a call.
-trait FastPath {
+trait FastPath: Copy {
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>>;
+
+    /// The error of this rank's call in an operation that has ended well.
+    #[inline(always)]
+    fn error_of(self, _: &CachedCall, _: &Report) -> Option<Error> {
+        None
+    }
 }
 
 impl FastPath for SmallPayload<'_> {
@@ -58,6 +70,24 @@ impl FastPath for SmallExchange<'_> {
     #[inline(always)]
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
         member.run_fast_exchange(self.with(&cached.prepared, cached.blocks.as_ref()?)?)
+    }
+}
+
+impl FastPath for SmallGather<'_> {
+    #[inline(always)]
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        let me = member.board.rank();
+        match cached.prepared.root() == Some(me) {
+            true => member.run_fast_gather(self.with(&cached.prepared, me, cached.window_bytes)?),
+            false => self.exchange.run(cached, member),
+        }
+    }
+
+    #[inline(always)]
+    fn error_of(self, cached: &CachedCall, report: &Report) -> Option<Error> {
+        let Some(Announced::Unexpected { from, sends }) = report.announced else { return None };
+        let root = cached.prepared.root().unwrap_or(0);
+        Some(Error::counts_differ("gather", [from, root], sends, self.expected_of(from)))
     }
 }
 

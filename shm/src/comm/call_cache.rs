@@ -3,7 +3,7 @@
 use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
 use crate::protocol::call::Prepared;
-use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallPayload};
+use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPayload};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
@@ -32,6 +32,8 @@ const LAST_ROOT: usize = (1 << 15) - 2;
 pub(super) enum CachedPayload<'a> {
     Flat(SmallPayload<'a>),
     Exchange(SmallExchange<'a>),
+    /// Of which the owners announce the lengths of their blocks.
+    Gather(SmallGather<'a>),
 }
 
 impl CachedPayload<'_> {
@@ -40,6 +42,8 @@ impl CachedPayload<'_> {
         match self {
             CachedPayload::Flat(payload) => payload.bytes(),
             CachedPayload::Exchange(exchange) => exchange.bytes().into_iter().max().unwrap_or(0),
+            // It is one operation at any length.
+            CachedPayload::Gather(_) => 0,
         }
     }
 }
@@ -80,7 +84,12 @@ impl CallKey {
                     Some(root) if root <= LAST_ROOT => root + 1,
                     Some(_) => return None,
                 };
-                (CachedPayload::Exchange(payload), send | recv << 24 | root << 48 | usize::from(in_place) << 63)
+                let count = send | recv << 24 | root << 48 | usize::from(in_place) << 63;
+                let payload = match counts {
+                    Counts::PerOwner(counts) => CachedPayload::Gather(buffers.small_gather(counts)?),
+                    _ => CachedPayload::Exchange(payload),
+                };
+                (payload, count)
             }
         };
         let op = if traits.folds { op } else { Op::Sum };
@@ -94,11 +103,6 @@ impl CallKey {
             | u64::from(matches!(counts, Counts::PerOwner(_))) << 56;
         Some((CallKey { kind, count }, payload))
     }
-
-    /// Returns whether owners announce the lengths of their blocks.
-    fn owners_announce(self) -> bool {
-        self.kind >> 56 != 0
-    }
 }
 
 /// The prepared state of an earlier call.
@@ -110,6 +114,8 @@ pub(super) struct CachedCall {
     pub(super) prepared: Prepared<'static>,
     /// The blocks of an exchange that may go the fast path.
     pub(super) blocks: Option<SmallBlocks>,
+    /// Bytes of the largest deposit.
+    pub(super) window_bytes: usize,
     pub(super) signature: Signature,
 }
 
@@ -123,12 +129,11 @@ impl CachedCall {
         (me, window_bytes): (usize, usize),
     ) -> Self {
         let blocks = match small {
-            Some((key, CachedPayload::Exchange(exchange))) => {
-                exchange.blocks(&prepared, me, window_bytes, key.owners_announce())
-            }
+            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&prepared, me, window_bytes, false),
+            Some((_, CachedPayload::Gather(gather))) => gather.exchange.blocks(&prepared, me, window_bytes, true),
             _ => None,
         };
-        CachedCall { key: small.map(|(key, _)| key), prepared, blocks, signature }
+        CachedCall { key: small.map(|(key, _)| key), prepared, blocks, window_bytes, signature }
     }
 }
 

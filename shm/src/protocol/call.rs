@@ -63,6 +63,12 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
+    /// The root, where the call has one.
+    #[inline(always)]
+    pub fn root(&self) -> Option<usize> {
+        self.root
+    }
+
     /// A call of `signature` by `ranks` ranks on elements of `dtype`. `in_rank_order` is true if it must fold in rank order, because
     /// the order shows in the bits; `algorithm` is the one to run, or to propose in the ticketed lane, never `Auto`.
     ///

@@ -31,6 +31,11 @@ impl<B: Board> Member<B> {
         {
             return done;
         }
+        if let Some(gather) = call.small_gather(self.board.rank())
+            && let Some(done) = self.run_fast_gather(gather)
+        {
+            return done;
+        }
         self.run_general(call)
     }
 

@@ -56,7 +56,7 @@ impl<B: Board> Member<B> {
 
     /// The slot of the next operation, where that may take the fast path.
     #[inline(always)]
-    fn fast_path_slot(&mut self) -> Option<usize> {
+    pub(super) fn fast_path_slot(&mut self) -> Option<usize> {
         let board = &self.board;
         if !self.pending.is_empty()
             || board.poison().load(SyncPoint::PoisonAcquire.order()) != board.healthy()
@@ -95,7 +95,7 @@ impl<B: Board> Member<B> {
 
     /// Begins the next operation; the mark of its entry.
     #[inline(always)]
-    fn begin(&mut self, hash: u32) -> u64 {
+    pub(super) fn begin(&mut self, hash: u32) -> u64 {
         self.epoch += 1;
         self.board.step(Step::Begin);
         word::entered(self.epoch, hash ^ self.history)
@@ -103,7 +103,7 @@ impl<B: Board> Member<B> {
 
     /// Leaves the operation, in which this rank has had something from every other one if it has `received_from_all`.
     #[inline(always)]
-    fn leave(&mut self, hash: u32, received_from_all: bool) -> Report {
+    pub(super) fn leave(&mut self, hash: u32, received_from_all: bool) -> Report {
         let (board, epoch) = (&self.board, self.epoch);
         board.step(Step::Copied);
         board.left(board.rank()).store(epoch, SyncPoint::LeftRelease.order());
@@ -263,7 +263,7 @@ impl<B: Board> Member<B> {
     /// Waits for the mark of `rank`, which is late or another one.
     #[cold]
     #[inline(never)]
-    fn await_mark(&mut self, call: &Call<'_>, rank: usize, mark: u64) -> Result<(), Stop> {
+    pub(super) fn await_mark(&mut self, call: &Call<'_>, rank: usize, mark: u64) -> Result<(), Stop> {
         let (mut operation, _) = self.operation(call);
         flat::await_mark(&mut operation, rank, mark)
     }

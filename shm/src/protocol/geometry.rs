@@ -172,6 +172,14 @@ impl<'a> Exchange<'a> {
         Window { exchange: self, positions: (0, blocks), from: 0, stride: self.most(), inline: true }
     }
 
+    /// The elements of each block, where a list has them.
+    pub fn counts(&self) -> Option<&[usize]> {
+        match self.lens {
+            Lens::Each(counts, _) => Some(counts),
+            Lens::Equal(_) | Lens::Pairs(_) => None,
+        }
+    }
+
     /// Returns whether every block has as many elements.
     pub fn is_uniform(&self) -> bool {
         matches!(self.lens, Lens::Equal(_)) && !self.owners_announce

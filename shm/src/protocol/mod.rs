@@ -32,6 +32,7 @@ mod deposit;
 mod dispatch;
 mod end;
 mod event;
+mod fast_gather;
 mod fast_path;
 mod fault;
 pub mod geometry;

@@ -17,9 +17,11 @@ mod in_place;
 mod parts;
 mod registered;
 mod small_exchange;
+mod small_gather;
 mod small_payload;
 
 pub use small_exchange::{PreparedExchange, SmallBlocks, SmallExchange};
+pub use small_gather::{PreparedGather, SmallGather};
 pub use small_payload::{PreparedPayload, SmallPayload};
 
 #[cfg(earlybird_loom)]

@@ -53,12 +53,25 @@ fn give<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, root: usize) -> Res
 
 /// Receives the blocks of all ranks, as they come.
 fn gather<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Option<Announced>, Stop> {
-    let (me, element_bytes) = (op.me, op.call.element_bytes);
-    exchange::enter_and_deposit(op, &w.narrowed(0, element_bytes))?;
-    let expected = |rank: usize| w.exchange.block_of(rank).map_or(0, |block| block.len());
-    if expected(me) > 0 {
-        op.call.keep_part(0, w.exchange.place_of(me), expected(me));
+    exchange::enter_and_deposit(op, &w.narrowed(0, op.call.element_bytes))?;
+    let own = expected_of(w, op.me);
+    if own > 0 {
+        op.call.keep_part(0, w.exchange.place_of(op.me), own);
     }
+    collect(op, w)
+}
+
+/// Elements that the root expects of `rank`.
+fn expected_of(w: &Window<'_>, rank: usize) -> usize {
+    w.exchange.block_of(rank).map_or(0, |block| block.len())
+}
+
+/// Receives the blocks of all other ranks, on a root that has entered.
+pub(in crate::protocol) fn collect<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+) -> Result<Option<Announced>, Stop> {
+    let (me, element_bytes) = (op.me, op.call.element_bytes);
     let mut unexpected: Option<(usize, usize)> = None;
     let mut longer = Vec::new();
     announced::receive_all(op, w, |rank, announced| {
@@ -67,7 +80,7 @@ fn gather<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Option<
         if len > first.stride() {
             longer.push((rank, len, first));
         }
-        if len == expected(rank) {
+        if len == expected_of(w, rank) {
             return first;
         }
         if unexpected.is_none_or(|(first, _)| rank < first) {

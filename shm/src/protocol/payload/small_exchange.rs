@@ -26,10 +26,10 @@ const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 /// The buffers of a call that runs as an exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct SmallExchange<'a> {
-    send: *const u8,
-    recv: *mut u8,
-    send_bytes: usize,
-    recv_bytes: usize,
+    pub(super) send: *const u8,
+    pub(super) recv: *mut u8,
+    pub(super) send_bytes: usize,
+    pub(super) recv_bytes: usize,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -82,11 +82,15 @@ impl Call<'_> {
         if !announces && !window.exchange.is_uniform() {
             return None;
         }
+        let (exchange, most) = (self.whole_exchange()?, window.deposit_most().checked_mul(self.element_bytes)?);
+        Some((exchange, exchange.blocks(self.prepared, me, most, announces)?))
+    }
+
+    /// The buffers of the call as those of an exchange.
+    pub(super) fn whole_exchange(&self) -> Option<SmallExchange<'_>> {
         let bytes = |count: usize| count.checked_mul(self.element_bytes);
         let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
-        let exchange =
-            SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData };
-        Some((exchange, exchange.blocks(self.prepared, me, bytes(window.deposit_most())?, announces)?))
+        Some(SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData })
     }
 }
 

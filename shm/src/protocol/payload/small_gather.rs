@@ -1,0 +1,159 @@
+//! The root of a gather whose owners announce the lengths of their blocks: what the fast path needs of its call, and its copies.
+//!
+//! The invariants are those of the module above; **G (gather)**: `recv` is writable for the blocks of all ranks one after the other, and
+//! `own` readable for this rank's: [`SmallGather::with`] compares their lengths with both buffers.
+#![allow(unsafe_code)]
+
+use super::{Buffers, Call, Prepared, SmallExchange};
+use crate::kernels;
+use crate::protocol::call::{Arithmetic, Lane};
+use crate::protocol::collective::Collective;
+use crate::protocol::geometry::{Exchange, Lens, Window};
+use crate::protocol::lines::RankLine;
+use crate::protocol::store_pace::Stores;
+
+/// The buffers of a gather whose owners announce their lengths. On the root `counts` are the elements of each rank's block.
+#[derive(Debug, Clone, Copy)]
+pub struct SmallGather<'a> {
+    /// The buffers, by which every rank but the root takes part.
+    pub exchange: SmallExchange<'a>,
+    counts: &'a [usize],
+}
+
+/// The gather with the prepared state of its call, on its root.
+#[derive(Debug, Clone, Copy)]
+pub struct PreparedGather<'a> {
+    prepared: &'a Prepared<'a>,
+    counts: &'a [usize],
+    own: *const u8,
+    recv: *mut u8,
+    recv_bytes: usize,
+    window_bytes: usize,
+}
+
+impl<'a> Buffers<'a> {
+    /// The buffers for the fast path, of a gather of which the root has these `counts`.
+    #[inline(always)]
+    pub fn small_gather(&self, counts: &'a [usize]) -> Option<SmallGather<'a>> {
+        Some(SmallGather { exchange: self.small_exchange()?, counts })
+    }
+}
+
+impl Call<'_> {
+    /// The call on its root `me` for the fast path, if it may go there.
+    pub(in crate::protocol) fn small_gather(&self, me: usize) -> Option<PreparedGather<'_>> {
+        let window = self.window.filter(|window| window.exchange.owners_announce)?;
+        let gather = SmallGather { exchange: self.whole_exchange()?, counts: window.exchange.counts()? };
+        gather.with(self.prepared, me, window.stride() * self.element_bytes)
+    }
+}
+
+impl<'a> SmallGather<'a> {
+    /// Elements that the root expects of `rank`.
+    pub fn expected_of(&self, rank: usize) -> usize {
+        self.counts.get(rank).copied().unwrap_or(0)
+    }
+
+    /// The gather of the call `prepared` on its root `me`, where deposits have at most `window_bytes`; `None` on other ranks, and where the
+    /// buffers have other lengths.
+    #[inline(always)]
+    pub fn with<'b>(self, prepared: &'b Prepared<'b>, me: usize, window_bytes: usize) -> Option<PreparedGather<'b>>
+    where
+        'a: 'b,
+    {
+        let SmallGather { exchange: SmallExchange { send, recv, send_bytes, recv_bytes, .. }, counts } = self;
+        let bytes = |count: usize| count.checked_mul(prepared.datatype.size());
+        let own_count = *counts.get(me)?;
+        let before = counts[..me].iter().try_fold(0usize, |sum, count| sum.checked_add(*count))?;
+        let all = counts[me..].iter().try_fold(before, |sum, count| sum.checked_add(*count))?;
+        let is_whole_in_place = send == recv.cast_const() && send_bytes == recv_bytes;
+        let fits = prepared.root == Some(me)
+            && prepared.lane == Lane::Exchange
+            && matches!(prepared.arithmetic, Arithmetic::Moved(None))
+            && counts.len() == prepared.ranks
+            && bytes(all)? == recv_bytes
+            && (is_whole_in_place || bytes(own_count)? == send_bytes);
+        let own = if is_whole_in_place { send.wrapping_add(bytes(before)?) } else { send };
+        fits.then_some(PreparedGather { prepared, counts, own, recv, recv_bytes, window_bytes })
+    }
+}
+
+impl PreparedGather<'_> {
+    /// The hash of the call.
+    #[inline(always)]
+    pub(in crate::protocol) fn hash(&self) -> u32 {
+        self.prepared.hash
+    }
+
+    /// Describes the call in `line`.
+    #[inline(always)]
+    pub(in crate::protocol) fn describe(&self, line: &RankLine) {
+        line.describe(self.prepared.signature);
+    }
+
+    /// Elements that the root expects of `rank`.
+    #[inline(always)]
+    pub(in crate::protocol) fn count(&self, rank: usize) -> usize {
+        self.counts[rank]
+    }
+
+    /// Bytes of so many elements.
+    #[inline(always)]
+    pub(in crate::protocol) fn bytes(&self, count: usize) -> usize {
+        count * self.prepared.datatype.size()
+    }
+
+    /// `result[at..] = mine`, unless it lies there.
+    #[inline(always)]
+    pub(in crate::protocol) fn keep_own(&self, at: usize, bytes: usize) {
+        let to = self.part(at, bytes);
+        if self.own != to.cast_const() {
+            // SAFETY: G; both are equal or disjoint by B.
+            unsafe { kernels::copy(to, self.own, bytes) }
+        }
+    }
+
+    /// `result[at..] = theirs`, which lies beside a mark.
+    #[inline(always)]
+    pub(in crate::protocol) fn receive(&self, theirs: *const u8, at: usize, bytes: usize) {
+        // SAFETY: G by the check in `part`; S: the place has as many bytes.
+        unsafe { kernels::copy_few(self.part(at, bytes), theirs, bytes) }
+    }
+
+    /// The place of `bytes` bytes of the result.
+    #[inline(always)]
+    fn part(&self, at: usize, bytes: usize) -> *mut u8 {
+        assert!(at <= self.recv_bytes && bytes <= self.recv_bytes - at, "{at}+{bytes} of {}", self.recv_bytes);
+        self.recv.wrapping_add(at)
+    }
+
+    /// The call as the waits of the protocol know it.
+    #[cold]
+    pub(in crate::protocol) fn call(&self) -> Call<'_> {
+        let count = self.recv_bytes / self.prepared.datatype.size();
+        // What this rank gives itself is copied already.
+        let call = Call::of_fast_path(self.prepared, (self.own, 0), (self.recv, count));
+        Call { result_stores: Stores::of_result(self.recv_bytes, true, false), ..call }
+    }
+
+    /// The sums of the counts before each rank, and of all.
+    pub(in crate::protocol) fn starts(&self) -> Vec<usize> {
+        let mut starts = vec![0];
+        starts.extend(self.counts.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        }));
+        starts
+    }
+
+    /// The exchange of the call, with these [`PreparedGather::starts`].
+    pub(in crate::protocol) fn exchange<'b>(&'b self, starts: &'b [usize]) -> Exchange<'b> {
+        let (root, ranks) = (self.prepared.root.unwrap_or(0), self.prepared.ranks);
+        Exchange::new(Collective::Gather, root, ranks, Lens::Each(self.counts, starts)).announced_by_owners()
+    }
+
+    /// The first part of every block.
+    pub(in crate::protocol) fn window<'b>(&self, exchange: &'b Exchange<'b>) -> Window<'b> {
+        exchange.of_owner(self.prepared.datatype.size(), self.window_bytes)
+    }
+}
