@@ -121,9 +121,13 @@ const SLEEPERS: &[&str] = &[
 /// Ranks that read each other's private buffers.
 const SINGLE_COPIES: &[&str] = &["single_copy_all_gather_2", "single_copy_all_to_all_2", "single_copy_scatter_2"];
 
+const ANNOUNCED_DEPOSITS: &[&str] =
+    &["announced_gather_piece_2", "announced_gather_deposit_2", "announced_gather_deposit_general_2"];
+
 const ANNOUNCED_GATHERS: &[&str] = &[
     "announced_gather_2",
     "announced_gather_general_2",
+    "announced_gather_piece_2",
     "announced_gather_deposit_2",
     "announced_gather_deposit_general_2",
     "announced_gather_parts_2",
@@ -228,10 +232,11 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (LeftRelease, &["announced_2", "announced_deposit_2"], RACE),
     (LeftAcquire, &["announced_2", "announced_deposit_2"], RACE),
     // The length of a block, its parts, and what its root has read.
-    (CallRelease, &["announced_gather_deposit_2", "announced_gather_deposit_general_2"], LENGTHS),
+    (CallRelease, ANNOUNCED_DEPOSITS, LENGTHS),
     (CallAcquire, ANNOUNCED_GATHERS, LENGTHS),
     (DepositRelease, ANNOUNCED_GATHERS, RACE),
-    (DepositAcquire, &["announced_gather_deposit_2", "announced_gather_deposit_general_2", "announced_gather_parts_2"], RACE),
+    (DepositAcquire, ANNOUNCED_DEPOSITS, RACE),
+    (DepositAcquire, &["announced_gather_parts_2"], RACE),
     (ReadRelease, &["announced_gather_parts_2_once", "announced_gather_parts_2"], RACE),
     (ReadAcquire, &["announced_gather_parts_2_once", "announced_gather_parts_2"], RACE),
     (LeftRelease, ANNOUNCED_GATHERS, RACE),

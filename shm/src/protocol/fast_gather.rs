@@ -1,22 +1,25 @@
 //! The fast path of the root of a gather whose owners announce the lengths of their blocks. The owners take that of all exchanges.
 
 use super::algorithm::announced_gather;
-use super::board::{Board, Place};
+use super::board::{AREAS, Board, Need, Place};
 use super::call::Call;
+use super::deposit::has_deposited;
 use super::event;
+use super::geometry::Who;
 use super::lengths::Announced;
 use super::lines::INLINE_BYTES;
 use super::member::Member;
 use super::operation::{Report, Stop};
 use super::payload::PreparedGather;
+use super::pieces::PIECE_BYTES;
 use super::step::Step;
 use super::wait;
 use crate::sync::{Ordering, SyncPoint};
 
 impl<B: Board> Member<B> {
     /// Runs one gather as its root; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in the order of
-    /// the ranks while they lie beside the marks; at the first one that does not, or has another length than is expected, the rest is
-    /// left to the general way.
+    /// the ranks while each is one piece at most; at the first one that is not, or has another length than is expected, the rest is left
+    /// to the general way.
     #[inline(always)]
     pub fn run_fast_gather(&mut self, gather: PreparedGather<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
@@ -54,13 +57,43 @@ impl<B: Board> Member<B> {
                 self.await_mark(&gather.call(), rank, mark)?;
             }
             let announced = self.board.line(slot, rank).call[1].load(Ordering::Relaxed);
-            if announced != count as u64 || bytes > INLINE_BYTES {
-                in_general = true;
-                continue;
-            }
-            self.board.read(Place::Inline { slot, rank, bytes }, |from| gather.receive(from, begin, bytes));
+            let is_received = announced == count as u64
+                && match bytes {
+                    ..=INLINE_BYTES => {
+                        let place = Place::Inline { slot, rank, bytes };
+                        self.board.read(place, |from| gather.receive(from, begin, bytes));
+                        true
+                    }
+                    ..=PIECE_BYTES => self.receive_piece(gather, slot, rank, (begin, bytes))?,
+                    _ => false,
+                };
+            in_general = !is_received;
         }
         if in_general { self.gather_in_general(gather) } else { Ok(None) }
+    }
+
+    /// Receives the block of `rank`, a deposit of one piece; false where its memory is not there.
+    #[inline(never)]
+    fn receive_piece(
+        &mut self,
+        gather: &PreparedGather<'_>,
+        slot: usize,
+        rank: usize,
+        (at, bytes): (usize, usize),
+    ) -> Result<bool, Stop> {
+        let (board, epoch, hash) = (&self.board, self.epoch, gather.hash() ^ self.history);
+        let (area, offset) = ((epoch % AREAS as u64) as usize, board.deposit_base(epoch, bytes));
+        let need = Need { accumulator: 0, deposit: bytes, whose: Who::Only(rank) };
+        if board.reserve(area, board.with_all_places(need)).is_err() {
+            return Ok(false);
+        }
+        let there = || has_deposited(&self.board, slot, rank, epoch, hash, 1);
+        if !wait::spin(&self.patience, there, || {}) {
+            self.await_deposit(&gather.call(), rank, 1)?;
+        }
+        let place = Place::Deposit { area, rank, piece: 0, offset, bytes };
+        self.board.read(place, |from| gather.receive_larger(from, at, bytes));
+        Ok(true)
     }
 
     /// Receives what all ranks have for this one, again where it was received before: it stays until this rank has left.

@@ -271,7 +271,7 @@ impl<B: Board> Member<B> {
     /// Waits for `pieces` pieces of the deposit of `rank`, which is late or one for another call.
     #[cold]
     #[inline(never)]
-    fn await_deposit(&mut self, call: &Call<'_>, rank: usize, pieces: usize) -> Result<(), Stop> {
+    pub(super) fn await_deposit(&mut self, call: &Call<'_>, rank: usize, pieces: usize) -> Result<(), Stop> {
         let (mut operation, _) = self.operation(call);
         operation.until_deposited(rank, pieces)
     }

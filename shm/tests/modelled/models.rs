@@ -61,7 +61,7 @@ macro_rules! for_every_model {
             gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
             announced_2 announced_deposit_2 announced_3 mismatch_announced_2
-            announced_gather_2 announced_gather_general_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
+            announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
@@ -241,10 +241,12 @@ models! {
         Scenario::new(Flat, 3, 2).of(AllToAll).announced();
     mismatch_announced_2: "different calls, alltoall with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(AllToAll).announced().epochs(2).stranger(1);
-    announced_gather_2: "gather with announced lengths, the owner on the fast path, 2 ranks, reuse", upto(3), Some(ALL),
+    announced_gather_2: "gather with announced lengths on the fast path, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).of(Gather).announced().epochs(2);
     announced_gather_general_2: "gather with announced lengths on the general path, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).of(Gather).announced().epochs(2).general(0).general(1);
+    announced_gather_piece_2: "gather with announced lengths on the fast path, a deposit of one piece, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, EIGHT).of(Gather).announced().epochs(2);
     announced_gather_deposit_2: "gather with announced lengths, the owner on the fast path, a deposit of 2 pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Gather).announced().epochs(2);
     announced_gather_deposit_general_2: "gather with announced lengths on the general path, a deposit of 2 pieces, 2 ranks, reuse",

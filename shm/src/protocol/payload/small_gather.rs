@@ -120,6 +120,12 @@ impl PreparedGather<'_> {
         unsafe { kernels::copy_few(self.part(at, bytes), theirs, bytes) }
     }
 
+    /// The same out of a deposit.
+    pub(in crate::protocol) fn receive_larger(&self, theirs: *const u8, at: usize, bytes: usize) {
+        // SAFETY: G by the check in `part`; S: the place has as many bytes.
+        unsafe { kernels::copy(self.part(at, bytes), theirs, bytes) }
+    }
+
     /// The place of `bytes` bytes of the result.
     #[inline(always)]
     fn part(&self, at: usize, bytes: usize) -> *mut u8 {
