@@ -98,7 +98,7 @@ impl<'a> CollectiveArgs<'a> {
     #[inline]
     pub fn counts_of_owners(&self) -> Option<&'a [usize]> {
         match self.counts {
-            Counts::PerOwner(counts) if self.collective == Collective::Gather => Some(counts),
+            Counts::PerOwner(counts) if self.collective.traits().gathers_at_root() => Some(counts),
             _ => None,
         }
     }

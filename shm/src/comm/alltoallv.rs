@@ -27,7 +27,8 @@ impl NodeComm {
         self.add_up(state, Collective::Counts, &mut words)?;
         let first = (0..self.size).find(|rank| words[3 * rank] != 0);
         let Some(to) = first else { return Err(Error::Poisoned { cause: "counts that differ for no pair".into() }) };
-        let [from, sent, expected] = [words[3 * to] - 1, words[3 * to + 1], words[3 * to + 2]].map(|word| word as usize);
+        let [from, sent, expected] =
+            [words[3 * to] - 1, words[3 * to + 1], words[3 * to + 2]].map(|word| word as usize);
         Ok(Error::counts_differ("alltoall", [from, to], sent, expected))
     }
 }

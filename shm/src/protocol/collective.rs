@@ -193,6 +193,12 @@ impl Traits {
         matches!(self.senders, Side::All) && !self.folds
     }
 
+    /// Returns whether the root alone receives the contributions of all ranks, one after the other.
+    #[inline]
+    pub const fn gathers_at_root(self) -> bool {
+        self.joins() && matches!(self.receivers, Side::Root)
+    }
+
     /// Returns whether the collective has a root.
     #[inline]
     pub const fn has_root(self) -> bool {

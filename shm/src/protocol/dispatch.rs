@@ -1,7 +1,8 @@
 //! Running an operation: the order of its steps, and the dispatch to its lane and algorithm.
 
 use super::algorithm::{
-    announced, announced_gather, chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader,
+    announced, announced_gather, chain, exchange, flat, leader, registered, shared_result, single_copy, slices,
+    static_leader,
 };
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, SLOTS};

@@ -23,10 +23,7 @@ impl<B: Board> Member<B> {
     #[inline(always)]
     pub fn run_fast_gather(&mut self, gather: PreparedGather<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
-        Some(self.gather_lines(&gather, slot).map(|announced| Report {
-            announced,
-            ..self.leave(gather.hash(), true)
-        }))
+        Some(self.gather_lines(&gather, slot).map(|announced| Report { announced, ..self.leave(gather.hash(), true) }))
     }
 
     #[inline(always)]
@@ -58,14 +55,14 @@ impl<B: Board> Member<B> {
             }
             let announced = self.board.line(slot, rank).call[1].load(Ordering::Relaxed);
             let is_received = announced == count as u64
-                && match bytes {
-                    ..=INLINE_BYTES => {
+                && match () {
+                    () if bytes <= INLINE_BYTES => {
                         let place = Place::Inline { slot, rank, bytes };
                         self.board.read(place, |from| gather.receive(from, begin, bytes));
                         true
                     }
-                    ..=PIECE_BYTES => self.receive_piece(gather, slot, rank, (begin, bytes))?,
-                    _ => false,
+                    () if bytes <= PIECE_BYTES => self.receive_piece(gather, slot, rank, (begin, bytes))?,
+                    () => false,
                 };
             in_general = !is_received;
         }

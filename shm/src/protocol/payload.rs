@@ -36,9 +36,7 @@ use super::pieces::Pieces;
 use super::{shared_result::SharedResult, store_pace::Stores};
 use crate::kernels;
 use crate::op::{Datatype, Element};
-use std::borrow::Cow;
-use std::marker::PhantomData;
-use std::ops::Range;
+use std::{borrow::Cow, marker::PhantomData, ops::Range};
 
 /// Bytes of an accumulator that are folded and finished in turn where no kernel does both at once.
 const BLOCK_BYTES: usize = 8 << 10;

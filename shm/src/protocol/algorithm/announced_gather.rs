@@ -166,8 +166,8 @@ fn tell<B: Board>(op: &Operation<'_, B>, number: usize, release: SyncPoint) {
 fn await_number<B: Board>(op: &mut Operation<'_, B>, root: usize, numbers: [usize; 2]) -> Result<(), Stop> {
     let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
     op.wait(Wake::Event, |board| {
-        let told = board.line(slot, root).deposited.load(SyncPoint::ReadAcquire.order());
-        numbers.map(counted).contains(&word::pieces(told, epoch, hash)).then_some(())
+        let mark = board.line(slot, root).deposited.load(SyncPoint::ReadAcquire.order());
+        numbers.map(counted).contains(&word::pieces(mark, epoch, hash)).then_some(())
     })
 }
 
@@ -176,7 +176,7 @@ fn await_part<B: Board>(op: &mut Operation<'_, B>, halves: &Halves, turn: usize)
     let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
     let numbers = [1, 2].map(|more| counted(halves.before + turn + more));
     op.wait(Wake::Event, |board| {
-        let told = board.line(slot, halves.rank).deposited.load(SyncPoint::DepositAcquire.order());
-        numbers.contains(&word::pieces(told, epoch, hash)).then_some(())
+        let mark = board.line(slot, halves.rank).deposited.load(SyncPoint::DepositAcquire.order());
+        numbers.contains(&word::pieces(mark, epoch, hash)).then_some(())
     })
 }

@@ -7,7 +7,6 @@
 use super::{Buffers, Call, Prepared, SmallExchange};
 use crate::kernels;
 use crate::protocol::call::{Arithmetic, Lane};
-use crate::protocol::collective::Collective;
 use crate::protocol::geometry::{Exchange, Lens, Window};
 use crate::protocol::lines::RankLine;
 use crate::protocol::store_pace::Stores;
@@ -155,7 +154,7 @@ impl PreparedGather<'_> {
     /// The exchange of the call, with these [`PreparedGather::starts`].
     pub(in crate::protocol) fn exchange<'b>(&'b self, starts: &'b [usize]) -> Exchange<'b> {
         let (root, ranks) = (self.prepared.root.unwrap_or(0), self.prepared.ranks);
-        Exchange::new(Collective::Gather, root, ranks, Lens::Each(self.counts, starts)).announced_by_owners()
+        Exchange::new(self.prepared.collective, root, ranks, Lens::Each(self.counts, starts)).announced_by_owners()
     }
 
     /// The first part of every block.
