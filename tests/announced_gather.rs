@@ -171,5 +171,7 @@ fn refused(_: &Player) {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_shared() {
-    Job::new("refused", 2).run();
+    for nodes in ["2", "1"] {
+        Job::new("refused", 2).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+    }
 }

@@ -11,7 +11,6 @@ use super::lines::INLINE_BYTES;
 use super::member::Member;
 use super::operation::{Report, Stop};
 use super::payload::PreparedGather;
-use super::pieces::PIECE_BYTES;
 use super::step::Step;
 use super::wait;
 use crate::sync::{Ordering, SyncPoint};
@@ -61,7 +60,9 @@ impl<B: Board> Member<B> {
                         self.board.read(place, |from| gather.receive(from, begin, bytes));
                         true
                     }
-                    () if bytes <= PIECE_BYTES => self.receive_piece(gather, slot, rank, (begin, bytes))?,
+                    () if bytes <= gather.most_of_a_piece() => {
+                        self.receive_piece(gather, slot, rank, (begin, bytes))?
+                    }
                     () => false,
                 };
             in_general = !is_received;

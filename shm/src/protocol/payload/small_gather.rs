@@ -9,6 +9,7 @@ use crate::kernels;
 use crate::protocol::call::{Arithmetic, Lane};
 use crate::protocol::geometry::{Exchange, Lens, Window};
 use crate::protocol::lines::RankLine;
+use crate::protocol::pieces::PIECE_BYTES;
 use crate::protocol::store_pace::Stores;
 
 /// The buffers of a gather whose owners announce their lengths. On the root `counts` are the elements of each rank's block.
@@ -100,6 +101,12 @@ impl PreparedGather<'_> {
     #[inline(always)]
     pub(in crate::protocol) fn bytes(&self, count: usize) -> usize {
         count * self.prepared.datatype.size()
+    }
+
+    /// Bytes of the largest block that is deposited as one piece.
+    #[inline(always)]
+    pub(in crate::protocol) fn most_of_a_piece(&self) -> usize {
+        PIECE_BYTES.min(self.window_bytes)
     }
 
     /// `result[at..] = mine`, unless it lies there.
