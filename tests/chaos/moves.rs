@@ -112,10 +112,14 @@ pub fn gather_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) 
     let (counts, seed) = (counts::<T>(rng, comm.size(), true), rng.next());
     let (send, want) = (block(seed, comm.rank(), 0, counts[comm.rank()]), from_all::<T>(seed, 0, &counts));
     let root = comm.process_at_rank(rng.below(comm.size()));
-    let is_root = root.rank() == comm.rank();
+    let (is_root, owners_announce) = (root.rank() == comm.rank(), rng.below(2) == 0);
     prepare(comm, rng, way)?;
     let mut recv = dirty(want.len());
     match way {
+        Way::Into if owners_announce => {
+            let (recv, counts): (&mut [T], &[usize]) = if is_root { (&mut recv, &counts) } else { (&mut [], &[]) };
+            comm.run(CollectiveArgs::gather(root.rank(), (&send[..], recv)).counts(Counts::PerOwner(counts)))?;
+        }
         Way::Into if is_root => root.gather_varcount_into_root(&send, &mut recv, &counts)?,
         Way::Into => root.gather_varcount_into(&send, &counts)?,
         _ if is_root => recv =
