@@ -17,8 +17,8 @@ use crate::sync::{Ordering, SyncPoint};
 
 impl<B: Board> Member<B> {
     /// Runs one gather as its root; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in the order of
-    /// the ranks while each is one piece at most; at the first one that is not, or has another length than is expected, the rest is left
-    /// to the general way.
+    /// the ranks while each is one piece at most; after the first one that is not, or has another length than is expected, the general way
+    /// receives them all.
     #[inline(always)]
     pub fn run_fast_gather(&mut self, gather: PreparedGather<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;

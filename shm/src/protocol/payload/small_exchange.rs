@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Bytes of the largest deposit that goes the fast path.
 const MOST_BYTES: usize = 32 * PIECE_BYTES;
 /// The same among more than two ranks. The fast path receives in the order of the ranks: what a late one holds up must be little.
-const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
+pub(super) const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 
 /// The buffers of a call that runs as an exchange.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,8 @@ impl<'a> SmallExchange<'a> {
     }
 
     /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path: as one operation, whose
-    /// deposits have at most `window_bytes`. A root to which owners announce their lengths goes the general way.
+    /// deposits have at most `window_bytes`. `None` on a root to which owners announce their
+    /// lengths: see [`super::SmallGather`].
     pub fn blocks(
         &self,
         prepared: &Prepared<'_>,

@@ -4,6 +4,7 @@
 //! `own` readable for this rank's: [`SmallGather::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
+use super::small_exchange::MOST_BYTES_OF_MANY;
 use super::{Buffers, Call, Prepared, SmallExchange};
 use crate::kernels;
 use crate::protocol::call::{Arithmetic, Lane};
@@ -54,8 +55,8 @@ impl<'a> SmallGather<'a> {
         self.counts.get(rank).copied().unwrap_or(0)
     }
 
-    /// The gather of the call `prepared` on its root `me`, where deposits have at most `window_bytes`; `None` on other ranks, and where the
-    /// buffers have other lengths.
+    /// The gather of the call `prepared` on its root `me`, where deposits have at most `window_bytes`; `None` on other ranks, where the
+    /// buffers have other lengths, and where others' large blocks would wait for a late rank.
     #[inline(always)]
     pub fn with<'b>(self, prepared: &'b Prepared<'b>, me: usize, window_bytes: usize) -> Option<PreparedGather<'b>>
     where
@@ -73,8 +74,10 @@ impl<'a> SmallGather<'a> {
             && counts.len() == prepared.ranks
             && bytes(all)? == recv_bytes
             && (is_whole_in_place || bytes(own_count)? == send_bytes);
+        let largest = counts.iter().copied().max()?;
+        let is_in_order = prepared.ranks == 2 || bytes(largest)? <= MOST_BYTES_OF_MANY;
         let own = if is_whole_in_place { send.wrapping_add(bytes(before)?) } else { send };
-        fits.then_some(PreparedGather { prepared, counts, own, recv, recv_bytes, window_bytes })
+        (fits && is_in_order).then_some(PreparedGather { prepared, counts, own, recv, recv_bytes, window_bytes })
     }
 }
 
