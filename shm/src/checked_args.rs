@@ -251,11 +251,6 @@ impl<'a> CheckedArgs<'a> {
         if self.owners_announce() { exchange.announced_by_owners() } else { exchange }
     }
 
-    /// Elements that the root of a gather expects of `rank`.
-    pub(crate) fn expected_of(&self, rank: usize) -> usize {
-        self.exchange().block_of(rank).map_or(0, |block| block.len())
-    }
-
     /// Returns whether owners announce the lengths of their blocks, of which only the root knows all.
     pub(crate) fn owners_announce(&self) -> bool {
         matches!(self.args.counts, Counts::PerOwner(_))

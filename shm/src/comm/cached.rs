@@ -6,7 +6,6 @@ use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::mapped::Mapped;
 use crate::protocol::board::Board;
-use crate::protocol::lengths::Announced;
 use crate::protocol::payload::{SmallExchange, SmallGather, SmallPayload};
 use crate::protocol::{Member, Report, Stop};
 
@@ -37,7 +36,7 @@ impl NodeComm {
         std::mem::forget(unwinding);
         match done? {
             Ok(report) => {
-                if let Some(error) = payload.error_of(cached, &report) {
+                if let Some(error) = report.announced.and_then(|announced| announced.error(self.rank)) {
                     return Some(Err(error.into()));
                 }
                 *last = Some(report);
@@ -49,14 +48,8 @@ impl NodeComm {
 }
 
 /// A payload that the fast path carries out with the prepared state of a call.
-trait FastPath: Copy {
+trait FastPath {
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>>;
-
-    /// The error of this rank's call in an operation that has ended well.
-    #[inline(always)]
-    fn error_of(self, _: &CachedCall, _: &Report) -> Option<Error> {
-        None
-    }
 }
 
 impl FastPath for SmallPayload<'_> {
@@ -81,13 +74,6 @@ impl FastPath for SmallGather<'_> {
             true => member.run_fast_gather(self.with(&cached.prepared, me, cached.window_bytes)?),
             false => self.exchange.run(cached, member),
         }
-    }
-
-    #[inline(always)]
-    fn error_of(self, cached: &CachedCall, report: &Report) -> Option<Error> {
-        let Some(Announced::Unexpected { from, sends }) = report.announced else { return None };
-        let root = cached.prepared.root().unwrap_or(0);
-        Some(Error::counts_differ("gather", [from, root], sends, self.expected_of(from)))
     }
 }
 

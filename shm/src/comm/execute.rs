@@ -149,10 +149,10 @@ impl NodeComm {
                 let [send, recv] = checked.pair_counts().expect("lengths of pairs were announced");
                 Err(self.difference_of(state, send, recv)?)
             }
-            Ok(Report { announced: Some(Announced::Unexpected { from, sends }), .. }) => {
-                Err(Error::counts_differ("gather", [from, self.rank], sends, checked.expected_of(from)))
-            }
             Ok(report) => {
+                if let Some(error) = report.announced.and_then(|announced| announced.error(self.rank)) {
+                    return Err(error);
+                }
                 *last = Some(report);
                 if report.algorithm == Algorithm::SingleCopy && *peer_reads == PeerReads::Untried {
                     *peer_reads = PeerReads::Work;

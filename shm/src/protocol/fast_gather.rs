@@ -34,17 +34,12 @@ impl<B: Board> Member<B> {
         line.entered.store(mark, SyncPoint::CallRelease.order());
         board.step(Step::Entered);
         event::wake(board, slot);
-        let mut at = 0;
-        let mut in_general = false;
+        gather.keep_own(me);
+        let mut next = 0;
         for rank in 0..board.ranks() {
-            let (count, begin) = (gather.count(rank), at);
-            let bytes = gather.bytes(count);
-            at += bytes;
+            let (at, bytes) = (next, gather.bytes(gather.count(rank)));
+            next += bytes;
             if rank == me {
-                gather.keep_own(begin, bytes);
-                continue;
-            }
-            if in_general {
                 continue;
             }
             let theirs = self.board.line(slot, rank);
@@ -53,21 +48,17 @@ impl<B: Board> Member<B> {
                 self.await_mark(&gather.call(), rank, mark)?;
             }
             let announced = self.board.line(slot, rank).call[1].load(Ordering::Relaxed);
-            let is_received = announced == count as u64
-                && match () {
-                    () if bytes <= INLINE_BYTES => {
-                        let place = Place::Inline { slot, rank, bytes };
-                        self.board.read(place, |from| gather.receive(from, begin, bytes));
-                        true
-                    }
-                    () if bytes <= gather.most_of_a_piece() => {
-                        self.receive_piece(gather, slot, rank, (begin, bytes))?
-                    }
-                    () => false,
-                };
-            in_general = !is_received;
+            let is_expected = announced == gather.count(rank) as u64;
+            if is_expected && bytes <= INLINE_BYTES {
+                self.board.read(Place::Inline { slot, rank, bytes }, |from| gather.receive(from, at, bytes));
+                continue;
+            }
+            let is_piece = is_expected && bytes <= gather.most_of_a_piece();
+            if !(is_piece && self.receive_piece(gather, slot, rank, (at, bytes))?) {
+                return self.gather_in_general(gather);
+            }
         }
-        if in_general { self.gather_in_general(gather) } else { Ok(None) }
+        Ok(None)
     }
 
     /// Receives the block of `rank`, a deposit of one piece; false where its memory is not there.

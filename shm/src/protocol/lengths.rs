@@ -1,6 +1,8 @@
 //! The lengths of an exchange in which each rank knows its own blocks only, as one word that it announces beside its mark of entry; in a
 //! gather, that word is the length of its block.
 
+use crate::Error;
+
 /// The lengths that a rank announces, or those of several ranks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lengths {
@@ -17,13 +19,27 @@ pub struct Lengths {
 pub enum Announced {
     /// The lengths of all ranks together, in an alltoall.
     Pairs(Lengths),
-    /// The first rank that sends another number of elements than the root of a gather expects, and that number.
+    /// The first rank that sends another number of elements than the root of a gather expects.
     Unexpected {
         /// The rank.
         from: usize,
         /// The elements that it sends.
         sends: usize,
+        /// Those that the root expects.
+        expects: usize,
     },
+}
+
+impl Announced {
+    /// The error of the call of rank `me`, the root, if it does not expect what a rank sends.
+    pub fn error(self, me: usize) -> Option<Error> {
+        match self {
+            Announced::Pairs(_) => None,
+            Announced::Unexpected { from, sends, expects } => {
+                Some(Error::counts_differ("gather", [from, me], sends, expects))
+            }
+        }
+    }
 }
 
 const DIFFERENCE_BITS: u32 = 24;

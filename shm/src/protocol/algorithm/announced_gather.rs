@@ -42,7 +42,7 @@ fn give<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, root: usize) -> Res
     for turn in 0.. {
         let Some(next) = part.next_part(len, halves.elements) else { break };
         part = next;
-        await_number(op, root, [turn.max(1), turn + 1])?;
+        await_number(op, root, [turn.max(1), turn + 1], SyncPoint::ReadAcquire)?;
         let (place, elements) = (halves.place(&part, turn), part.stride());
         op.board.write(place, |to| op.call.deposit_part(to, 0, part.sent_at(me), elements, Stores::Ordinary));
         tell(op, halves.before + turn + 1, SyncPoint::DepositRelease);
@@ -54,16 +54,11 @@ fn give<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, root: usize) -> Res
 /// Receives the blocks of all ranks, as they come.
 fn gather<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Option<Announced>, Stop> {
     exchange::enter_and_deposit(op, &w.narrowed(0, op.call.element_bytes))?;
-    let own = expected_of(w, op.me);
+    let own = w.exchange.send_count(op.me);
     if own > 0 {
         op.call.keep_part(0, w.exchange.place_of(op.me), own);
     }
     collect(op, w)
-}
-
-/// Elements that the root expects of `rank`.
-fn expected_of(w: &Window<'_>, rank: usize) -> usize {
-    w.exchange.block_of(rank).map_or(0, |block| block.len())
 }
 
 /// Receives the blocks of all other ranks, on a root that has entered.
@@ -80,7 +75,7 @@ pub(in crate::protocol) fn collect<B: Board>(
         if len > first.stride() {
             longer.push((rank, len, first));
         }
-        if len == expected_of(w, rank) {
+        if len == w.exchange.send_count(rank) {
             return first;
         }
         if unexpected.is_none_or(|(first, _)| rank < first) {
@@ -88,12 +83,13 @@ pub(in crate::protocol) fn collect<B: Board>(
         }
         w.narrowed(0, element_bytes)
     })?;
-    for (rank, _, first) in &longer {
+    let begun = longer.into_iter().map(|(rank, len, first)| {
+        let halves = Halves::of(op, &first, rank);
         // Those of an unexpected length were not awaited.
-        op.until_deposited(*rank, pieces_of(first, element_bytes))?;
-    }
-    let mut longer: Vec<_> =
-        longer.into_iter().map(|(rank, len, first)| (len, first, Halves::of(op, &first, rank))).collect();
+        op.until_deposited(rank, halves.before)?;
+        Ok((len, first, halves))
+    });
+    let mut longer = begun.collect::<Result<Vec<_>, Stop>>()?;
     for turn in 0.. {
         longer.retain_mut(|(len, part, halves)| match part.next_part(*len, halves.elements) {
             Some(next) => {
@@ -107,14 +103,16 @@ pub(in crate::protocol) fn collect<B: Board>(
         }
         tell(op, turn + 1, SyncPoint::ReadRelease);
         for (_, part, halves) in &longer {
-            await_part(op, halves, turn)?;
+            // The part after it may be there, too.
+            let numbers = [1, 2].map(|more| halves.before + turn + more);
+            await_number(op, halves.rank, numbers, SyncPoint::DepositAcquire)?;
             let (to, len) = (part.place_of(halves.rank), part.part(halves.rank, me).len());
             if len > 0 {
                 op.board.read(halves.place(part, turn), |from| op.call.receive_part(from, 0, to, len));
             }
         }
     }
-    Ok(unexpected.map(|(from, sends)| Announced::Unexpected { from, sends }))
+    Ok(unexpected.map(|(from, sends)| Announced::Unexpected { from, sends, expects: w.exchange.send_count(from) }))
 }
 
 /// The two halves of a deposit in which the parts after the first, which fills it, take turns.
@@ -135,7 +133,8 @@ impl Halves {
     fn of<B: Board>(op: &Operation<'_, B>, first: &Window<'_>, rank: usize) -> Halves {
         let (element_bytes, elements) = (op.call.element_bytes, (first.stride() / 2).max(1));
         let base = op.base(first.stride() * element_bytes);
-        Halves { rank, area: op.area, base, elements, element_bytes, before: pieces_of(first, element_bytes) }
+        let before = Pieces::cut(first.stride(), element_bytes, PIECE_BYTES, word::MAX_PIECES).number;
+        Halves { rank, area: op.area, base, elements, element_bytes, before }
     }
 
     fn place(&self, part: &Window<'_>, turn: usize) -> Place {
@@ -143,11 +142,6 @@ impl Halves {
         let (offset, bytes) = (half * self.elements * self.element_bytes, part.stride() * self.element_bytes);
         Place::Deposit { area: self.area, rank: self.rank, piece: half, offset: self.base + offset, bytes }
     }
-}
-
-/// The number of pieces in which the first part of a block that is longer is announced.
-fn pieces_of(first: &Window<'_>, element_bytes: usize) -> usize {
-    Pieces::cut(first.stride(), element_bytes, PIECE_BYTES, word::MAX_PIECES).number
 }
 
 /// The value of a `deposited` word for a number that only ever grows by one.
@@ -162,21 +156,16 @@ fn tell<B: Board>(op: &Operation<'_, B>, number: usize, release: SyncPoint) {
     op.wake();
 }
 
-/// Waits until `root` has told one of these numbers.
-fn await_number<B: Board>(op: &mut Operation<'_, B>, root: usize, numbers: [usize; 2]) -> Result<(), Stop> {
+/// Waits until `rank` has told one of these numbers.
+fn await_number<B: Board>(
+    op: &mut Operation<'_, B>,
+    rank: usize,
+    numbers: [usize; 2],
+    acquire: SyncPoint,
+) -> Result<(), Stop> {
     let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
     op.wait(Wake::Event, |board| {
-        let mark = board.line(slot, root).deposited.load(SyncPoint::ReadAcquire.order());
+        let mark = board.line(slot, rank).deposited.load(acquire.order());
         numbers.map(counted).contains(&word::pieces(mark, epoch, hash)).then_some(())
-    })
-}
-
-/// Waits until part `turn` is deposited; the one after it may be, too.
-fn await_part<B: Board>(op: &mut Operation<'_, B>, halves: &Halves, turn: usize) -> Result<(), Stop> {
-    let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
-    let numbers = [1, 2].map(|more| counted(halves.before + turn + more));
-    op.wait(Wake::Event, |board| {
-        let mark = board.line(slot, halves.rank).deposited.load(SyncPoint::DepositAcquire.order());
-        numbers.contains(&word::pieces(mark, epoch, hash)).then_some(())
     })
 }

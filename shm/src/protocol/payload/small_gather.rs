@@ -27,6 +27,8 @@ pub struct PreparedGather<'a> {
     prepared: &'a Prepared<'a>,
     counts: &'a [usize],
     own: *const u8,
+    /// Bytes before this rank's block in the result.
+    own_at: usize,
     recv: *mut u8,
     recv_bytes: usize,
     window_bytes: usize,
@@ -50,11 +52,6 @@ impl Call<'_> {
 }
 
 impl<'a> SmallGather<'a> {
-    /// Elements that the root expects of `rank`.
-    pub fn expected_of(&self, rank: usize) -> usize {
-        self.counts.get(rank).copied().unwrap_or(0)
-    }
-
     /// The gather of the call `prepared` on its root `me`, where deposits have at most `window_bytes`; `None` on other ranks, where the
     /// buffers have other lengths, and where others' large blocks would wait for a late rank.
     #[inline(always)]
@@ -76,8 +73,10 @@ impl<'a> SmallGather<'a> {
             && (is_whole_in_place || bytes(own_count)? == send_bytes);
         let largest = counts.iter().copied().max()?;
         let is_in_order = prepared.ranks == 2 || bytes(largest)? <= MOST_BYTES_OF_MANY;
-        let own = if is_whole_in_place { send.wrapping_add(bytes(before)?) } else { send };
-        (fits && is_in_order).then_some(PreparedGather { prepared, counts, own, recv, recv_bytes, window_bytes })
+        let own_at = bytes(before)?;
+        let own = if is_whole_in_place { send.wrapping_add(own_at) } else { send };
+        let gather = PreparedGather { prepared, counts, own, own_at, recv, recv_bytes, window_bytes };
+        (fits && is_in_order).then_some(gather)
     }
 }
 
@@ -112,10 +111,11 @@ impl PreparedGather<'_> {
         PIECE_BYTES.min(self.window_bytes)
     }
 
-    /// `result[at..] = mine`, unless it lies there.
+    /// `result[me] = mine`, unless it lies there.
     #[inline(always)]
-    pub(in crate::protocol) fn keep_own(&self, at: usize, bytes: usize) {
-        let to = self.part(at, bytes);
+    pub(in crate::protocol) fn keep_own(&self, me: usize) {
+        let bytes = self.bytes(self.count(me));
+        let to = self.part(self.own_at, bytes);
         if self.own != to.cast_const() {
             // SAFETY: G; both are equal or disjoint by B.
             unsafe { kernels::copy(to, self.own, bytes) }
