@@ -193,8 +193,9 @@ impl Block {
             let what = "an element of a derived type is larger than 1 GiB";
             return Err(CallFailure::Argument(constants().err_count, what));
         }
-        let extent = self.extent()?;
         let max_count = MAX_PACKED / self.element_bytes;
+        // Of no meaning where all elements are one piece.
+        let extent = if self.count > max_count { self.extent()? } else { 0 };
         let mut done = 0;
         while done < self.count {
             let count = max_count.min(self.count - done);

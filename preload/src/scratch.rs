@@ -5,24 +5,25 @@ use std::ops::{Deref, DerefMut};
 
 /// Largest memory that a thread keeps.
 const LARGEST_KEPT: usize = 64 << 20;
-/// A call has two sides.
-const MOST_KEPT: usize = 2;
+/// A call has two sides, and a fold by MPI its operands.
+const MOST_KEPT: usize = 3;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<Vec<u128>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes of any value, given back to the thread when they are dropped.
+/// Bytes of any value, aligned for any element, given back to the thread when they are dropped.
 pub struct Scratch {
-    memory: Vec<u8>,
+    memory: Vec<u128>,
     bytes: usize,
 }
 
 impl Scratch {
     pub fn new(bytes: usize) -> Scratch {
         let mut memory = KEPT.with_borrow_mut(|kept| kept.pop()).unwrap_or_default();
-        if memory.len() < bytes {
-            memory.resize(bytes, 0);
+        let words = bytes.div_ceil(size_of::<u128>());
+        if memory.len() < words {
+            memory.resize(words, 0);
         }
         Scratch { memory, bytes }
     }
@@ -34,7 +35,7 @@ impl Drop for Scratch {
         // An error: the thread ends, and its memory with it.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
-            if memory.len() <= LARGEST_KEPT && kept.len() < MOST_KEPT {
+            if size_of_val(&memory[..]) <= LARGEST_KEPT && kept.len() < MOST_KEPT {
                 kept.push(memory);
             }
         });
@@ -45,13 +46,13 @@ impl Deref for Scratch {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.memory[..self.bytes]
+        &bytemuck::cast_slice(&self.memory)[..self.bytes]
     }
 }
 
 impl DerefMut for Scratch {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.memory[..self.bytes]
+        &mut bytemuck::cast_slice_mut(&mut self.memory)[..self.bytes]
     }
 }
 
@@ -60,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_keeps_the_memory_of_two_and_none_that_is_very_large() {
+    fn a_thread_keeps_the_memory_of_three_and_none_that_is_very_large() {
         let mut first = Scratch::new(100);
         first.fill(7);
         let at = first.as_ptr();
         drop(first);
         let again = Scratch::new(40);
         assert_eq!((again.as_ptr(), again.len()), (at, 40));
-        let others = [Scratch::new(1), Scratch::new(2), Scratch::new(LARGEST_KEPT + 1)];
+        let others = [Scratch::new(1), Scratch::new(2), Scratch::new(3), Scratch::new(LARGEST_KEPT + 1)];
         drop((others, again));
         KEPT.with_borrow(|kept| assert!(kept.len() == MOST_KEPT && kept.iter().all(|memory| memory.len() < 1 << 20)));
     }

@@ -13,6 +13,7 @@ use crate::kept_handles::{HandleKind, KeptHandle};
 use crate::new_call::NewCall;
 use crate::prepared::RequestBuffers;
 use crate::row::Row;
+use crate::scratch::Scratch;
 use earlybird::{BytesOp, Collective, CollectiveArgs, Counts, SharedReduceOp};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -66,17 +67,17 @@ impl MpiFoldedReduction {
         let comm = &self.intercepted.comm;
         let op = self.fold_op(())?;
         let [sent, received] = [buffers.sent, buffers.received].map(|count| self.block.with_count(count));
-        let mut values = vec![0; sent.bytes()];
-        // SAFETY: by the caller's contract; the vector is as long as the signature.
+        let mut values = Scratch::new(sent.bytes());
+        // SAFETY: by the caller's contract; the memory is as long as the signature.
         unsafe { sent.copy_in(buffers.contribution(), &mut values)? };
-        let mut result = Vec::new();
-        if sent.count == received.count {
+        let result = if sent.count == received.count {
             comm.run(CollectiveArgs::describe(collective, root, counts, &mut values[..], &op))?;
-            result = values;
+            values
         } else {
-            result.resize(received.bytes(), 0);
+            let mut result = Scratch::new(received.bytes());
             comm.run(CollectiveArgs::describe(collective, root, counts, (&values[..], &mut result[..]), &op))?;
-        }
+            result
+        };
         // SAFETY: by the caller's contract.
         unsafe { received.copy_out(&result, buffers.recv) }
     }
@@ -150,8 +151,8 @@ impl MpiFold {
         let elements = self.element.with_count(count);
         let (bytes, first) = layout.span(count);
         let words = bytes.div_ceil(size_of::<u128>());
-        let mut memory = vec![0u128; 2 * words];
-        let (a, b) = memory.split_at_mut(words);
+        let mut memory = Scratch::new(2 * words * size_of::<u128>());
+        let (a, b) = memory.split_at_mut(words * size_of::<u128>());
         // The address of the first element, which may lie outside of the part; all bytes that are read or written lie inside.
         let [a, b] = [a, b].map(|part| part.as_mut_ptr().wrapping_byte_offset(first.wrapping_neg()).cast::<c_void>());
         // SAFETY: each part has room for the elements as their type lays them out.

@@ -87,10 +87,8 @@ impl<F> BytesOp<F> {
 /// Bytes that are copied at once where an operand cannot be used where it lies.
 const COPIED_AT_ONCE: usize = 4 << 10;
 
-/// Memory for `bytes` bytes, aligned for any element.
-fn scratch(bytes: usize) -> Vec<u128> {
-    vec![0; bytes.div_ceil(size_of::<u128>())]
-}
+/// Words of an operand that is copied without an allocation.
+const FEW_WORDS: usize = 8;
 
 impl<F: Fn(&[u8], &mut [u8]) + Sync> ReduceFn for BytesOp<F> {
     fn identity(&self) -> OpIdentity {
@@ -120,9 +118,15 @@ impl<F: Fn(&[u8], &mut [u8]) + Sync> ReduceFn for BytesOp<F> {
             return;
         }
         let at_once = (COPIED_AT_ONCE / self.bytes).max(1).min(count) * self.bytes;
-        let (mut given, mut result) = (scratch(at_once), scratch(at_once));
-        let (given, result): (&mut [u8], &mut [u8]) =
-            (bytemuck::cast_slice_mut(&mut given), bytemuck::cast_slice_mut(&mut result));
+        let words = at_once.div_ceil(size_of::<u128>());
+        let (mut few, mut many) = ([0; 2 * FEW_WORDS], Vec::new());
+        let memory = if words <= FEW_WORDS {
+            &mut few[..2 * words]
+        } else {
+            many.resize(2 * words, 0);
+            &mut many[..]
+        };
+        let (given, result) = bytemuck::cast_slice_mut::<u128, u8>(memory).split_at_mut(words * size_of::<u128>());
         for start in (0..bytes).step_by(at_once.max(1)) {
             let len = at_once.min(bytes - start);
             // SAFETY: the contract of the trait: all ranges lie inside the operands. Both operands are copied out before the
@@ -157,6 +161,10 @@ mod tests {
         (0..2 * count as u32)
             .flat_map(|i| (seed.wrapping_mul(2_654_435_761) ^ i.wrapping_mul(40_503)).to_le_bytes())
             .collect()
+    }
+
+    fn scratch(bytes: usize) -> Vec<u128> {
+        vec![0; bytes.div_ceil(size_of::<u128>())]
     }
 
     /// Memory whose first byte is `skew` bytes off a multiple of 16, with a guard byte behind.

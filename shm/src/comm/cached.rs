@@ -47,6 +47,17 @@ impl NodeComm {
     }
 }
 
+impl CachedPayload<'_> {
+    /// Takes the fast path with the prepared state of the call, on a rank that has just made it; `None`, with nothing done, where it cannot.
+    pub(super) fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        match self {
+            CachedPayload::Flat(payload) => payload.run(cached, member),
+            CachedPayload::Exchange(exchange) => exchange.run(cached, member),
+            CachedPayload::Gather(gather) => gather.run(cached, member),
+        }
+    }
+}
+
 /// A payload that the fast path carries out with the prepared state of a call.
 trait FastPath {
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>>;

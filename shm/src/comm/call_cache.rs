@@ -19,7 +19,7 @@ pub(super) struct CallKey {
 
 /// Programs take turns between several calls, whose preparation takes longer than a small call. So the prepared state of that many is
 /// kept, in sets: the arguments of a call give its set.
-const SETS: usize = 8;
+const SETS: usize = 16;
 const CALLS_OF_A_SET: usize = 4;
 
 /// Most bytes that an exchange with a key sends, or receives.
@@ -137,16 +137,23 @@ impl CachedCall {
     }
 }
 
-/// The prepared state of earlier calls. In each set the newest comes first.
+/// The prepared state of earlier calls.
 #[derive(Debug, Default)]
-pub(super) struct CallCache([[Option<CachedCall>; CALLS_OF_A_SET]; SETS]);
+pub(super) struct CallCache([Set; SETS]);
+
+/// The calls of a set, and the place of the next one that is not there: the oldest has to go.
+#[derive(Debug, Default)]
+struct Set {
+    calls: [Option<CachedCall>; CALLS_OF_A_SET],
+    next: usize,
+}
 
 impl CallCache {
     /// The prepared state of the call with this key.
     #[inline(always)]
     pub(super) fn find(&self, key: CallKey) -> Option<&CachedCall> {
         let set = &self.0[set_of([key.kind, key.count as u64])];
-        set.iter().find_map(|place| place.as_ref().filter(|cached| cached.key == Some(key)))
+        set.calls.iter().find_map(|place| place.as_ref().filter(|cached| cached.key == Some(key)))
     }
 
     /// The place of a call: the one that has its prepared state, or an empty one, from which the oldest call of the set had to go.
@@ -154,14 +161,16 @@ impl CallCache {
         let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
         let set = &mut self.0[set_of(words)];
         let is_of_call = |cached: &CachedCall| (cached.key, cached.signature) == (key, signature);
-        match set.iter().position(|place| place.as_ref().is_some_and(is_of_call)) {
-            Some(at) => &mut set[at],
+        let at = match set.calls.iter().position(|place| place.as_ref().is_some_and(is_of_call)) {
+            Some(at) => at,
             None => {
-                set.rotate_right(1);
-                set[0] = None;
-                &mut set[0]
+                let at = set.next;
+                set.next = (at + 1) % CALLS_OF_A_SET;
+                set.calls[at] = None;
+                at
             }
-        }
+        };
+        &mut set.calls[at]
     }
 
     /// Forgets all calls.
@@ -173,9 +182,10 @@ impl CallCache {
 /// The set of a call that these words tell from others.
 #[inline(always)]
 fn set_of([kind, count]: [u64; 2]) -> usize {
-    // Multiplied by odd numbers without a pattern, the highest bits differ even where the words differ by one.
-    let mixed = kind.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    (mixed >> (u64::BITS - SETS.ilog2())) as usize
+    // Lengths stand at several places of a word, so that one multiplication leaves neighbours together.
+    let once = kind.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ count.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let twice = (once ^ once >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (twice >> (u64::BITS - SETS.ilog2())) as usize
 }
 
 #[cfg(all(test, not(earlybird_loom)))]
@@ -222,6 +232,21 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_neighbouring_lengths_are_spread_over_the_sets() {
+        // In place both lengths are the same, so the words differ in two places.
+        for (step, root) in [(4, 1), (8, 1), (8, 2), (1024, 1)] {
+            let words = (1..=16).map(|n| step * n).map(|bytes| [7, bytes | (bytes << 24) | (root << 48) | (1 << 63)]);
+            let mut calls = [0; SETS];
+            words.for_each(|words| calls[set_of(words)] += 1);
+            assert!(
+                calls.iter().all(|n| *n <= CALLS_OF_A_SET),
+                "{calls:?} of {step} bytes and more, root {}",
+                root - 1
+            );
+        }
+    }
+
+    #[test]
     fn the_newest_call_is_kept_and_all_places_are_used() {
         let mut calls = CallCache::default();
         for count in 0..1000 {
@@ -229,6 +254,6 @@ mod tests {
             assert!(calls.find(key(count)).is_some_and(|found| found.signature == signature(count)), "{count}");
             assert!(calls.find(CallKey { kind: 8, count }).is_none());
         }
-        assert_eq!(calls.0.iter().flatten().flatten().count(), SETS * CALLS_OF_A_SET);
+        assert_eq!(calls.0.iter().flat_map(|set| &set.calls).flatten().count(), SETS * CALLS_OF_A_SET);
     }
 }

@@ -103,12 +103,12 @@ impl NodeComm {
         let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
         let small = CallKey::of(args).filter(|(_, payload)| fits(payload));
         let by_user;
-        let prepared = match (args.op, small.and_then(|(key, _)| calls.find(key))) {
-            (ReduceOp::Builtin(_), Some(cached)) => &cached.prepared,
+        let (prepared, cached) = match (args.op, small.and_then(|(key, _)| calls.find(key))) {
+            (ReduceOp::Builtin(_), Some(cached)) => (&cached.prepared, Some(cached)),
             // The prepared state is not kept, since the operator is only borrowed.
             (ReduceOp::User(operator), _) => {
                 by_user = self.prepare_user(&checked, operator)?;
-                &by_user
+                (&by_user, None)
             }
             (ReduceOp::Builtin(op), None) => {
                 let signature = checked.signature();
@@ -122,7 +122,7 @@ impl NodeComm {
                         place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
                     }
                 };
-                &cached.prepared
+                (&cached.prepared, Some(&*cached))
             }
         };
         if self.size == 1 {
@@ -135,9 +135,10 @@ impl NodeComm {
             *last = Some(Report::ticketless(0, Algorithm::Flat));
             return Ok(());
         }
-        let done = match prepared.exchanges() {
-            true => self.run_exchange(member, &mut checked, prepared),
-            false => self.run(member, buffers, prepared),
+        let done = match small.zip(cached).and_then(|((_, payload), cached)| payload.run(cached, member)) {
+            Some(done) => done,
+            None if prepared.exchanges() => self.run_exchange(member, &mut checked, prepared),
+            None => self.run(member, buffers, prepared),
         };
         match done {
             Ok(Report { is_done: false, .. }) => {

@@ -108,22 +108,22 @@ impl Collective {
     /// The row of the table.
     #[doc(hidden)]
     #[inline]
-    pub const fn traits(self) -> Traits {
+    pub const fn traits(self) -> &'static Traits {
         match self {
-            Collective::AllReduce => ALL_REDUCE,
-            Collective::Barrier => Traits { name: "barrier", has_data: false, ..ALL_REDUCE },
-            Collective::Reduce => Traits {
+            Collective::AllReduce => &ALL_REDUCE,
+            Collective::Barrier => &Traits { name: "barrier", has_data: false, ..ALL_REDUCE },
+            Collective::Reduce => &Traits {
                 name: "reduce",
                 receivers: Side::Root,
                 algorithms: &[Flat, Chain, Slices, StaticLeader, StaticLeaderEarly],
                 ..ALL_REDUCE
             },
             Collective::Broadcast => {
-                Traits { name: "broadcast", senders: Side::Root, algorithms: &[Flat, Chain], ..MOVES }
+                &Traits { name: "broadcast", senders: Side::Root, algorithms: &[Flat, Chain], ..MOVES }
             }
-            Collective::AllGather => Traits { name: "allgather", algorithms: &[Flat, SingleCopy], ..MOVES },
-            Collective::Gather => Traits { name: "gather", receivers: Side::Root, ..MOVES },
-            Collective::Scatter => Traits {
+            Collective::AllGather => &Traits { name: "allgather", algorithms: &[Flat, SingleCopy], ..MOVES },
+            Collective::Gather => &Traits { name: "gather", receivers: Side::Root, ..MOVES },
+            Collective::Scatter => &Traits {
                 name: "scatter",
                 senders: Side::Root,
                 in_parts: true,
@@ -131,22 +131,22 @@ impl Collective {
                 ..MOVES
             },
             Collective::AllToAll => {
-                Traits { name: "alltoall", in_parts: true, algorithms: &[Flat, SingleCopy], ..MOVES }
+                &Traits { name: "alltoall", in_parts: true, algorithms: &[Flat, SingleCopy], ..MOVES }
             }
             Collective::ReduceScatter => {
-                Traits { name: "reduce-scatter", in_parts: true, algorithms: &[Flat], ..ALL_REDUCE }
+                &Traits { name: "reduce-scatter", in_parts: true, algorithms: &[Flat], ..ALL_REDUCE }
             }
             Collective::Scan => {
-                Traits { name: "scan", prefix: Some(Prefix::Inclusive), algorithms: &[Flat], ..ALL_REDUCE }
+                &Traits { name: "scan", prefix: Some(Prefix::Inclusive), algorithms: &[Flat], ..ALL_REDUCE }
             }
             Collective::ExclusiveScan => {
-                Traits { name: "exscan", prefix: Some(Prefix::Exclusive), algorithms: &[Flat], ..ALL_REDUCE }
+                &Traits { name: "exscan", prefix: Some(Prefix::Exclusive), algorithms: &[Flat], ..ALL_REDUCE }
             }
-            Collective::Split => Traits { name: "split", ..AGREEMENT },
-            Collective::Duplicate => Traits { name: "duplicate", ..AGREEMENT },
-            Collective::Counts => Traits { name: "alltoall of unequal blocks", ..AGREEMENT },
-            Collective::Plan => Traits { name: "call by a plan", ..AGREEMENT },
-            Collective::Connect => Traits { name: "joining for messages", ..AGREEMENT },
+            Collective::Split => &Traits { name: "split", ..AGREEMENT },
+            Collective::Duplicate => &Traits { name: "duplicate", ..AGREEMENT },
+            Collective::Counts => &Traits { name: "alltoall of unequal blocks", ..AGREEMENT },
+            Collective::Plan => &Traits { name: "call by a plan", ..AGREEMENT },
+            Collective::Connect => &Traits { name: "joining for messages", ..AGREEMENT },
         }
     }
 
@@ -189,25 +189,25 @@ impl FromStr for Collective {
 impl Traits {
     /// Returns whether the contributions of all ranks are concatenated in the result.
     #[inline]
-    pub const fn joins(self) -> bool {
+    pub const fn joins(&self) -> bool {
         matches!(self.senders, Side::All) && !self.folds
     }
 
     /// Returns whether the root alone receives the contributions of all ranks, one after the other.
     #[inline]
-    pub const fn gathers_at_root(self) -> bool {
+    pub const fn gathers_at_root(&self) -> bool {
         self.joins() && matches!(self.receivers, Side::Root)
     }
 
     /// Returns whether the collective has a root.
     #[inline]
-    pub const fn has_root(self) -> bool {
+    pub const fn has_root(&self) -> bool {
         matches!(self.senders, Side::Root) || matches!(self.receivers, Side::Root)
     }
 
     /// The ranks whose contributions are in the result of `rank`, out of `senders` ranks.
     #[inline]
-    pub fn sources(self, rank: usize, senders: usize) -> Range<usize> {
+    pub fn sources(&self, rank: usize, senders: usize) -> Range<usize> {
         match self.prefix {
             None => 0..senders,
             Some(Prefix::Inclusive) => 0..rank + 1,
@@ -217,7 +217,7 @@ impl Traits {
 
     /// Returns whether every rank gets the fold of all contributions, so that each can fold by itself and needs all others.
     #[inline]
-    pub const fn reaches_all(self) -> bool {
+    pub const fn reaches_all(&self) -> bool {
         self.folds && self.prefix.is_none() && !self.in_parts && !self.has_root()
     }
 }

@@ -68,7 +68,7 @@ pub struct Exchange<'a> {
     /// The ranks that receive.
     pub readers: Who,
     /// The row of the collective: blocks, folds, and whose contributions a result has.
-    pub traits: Traits,
+    pub traits: &'static Traits,
     /// Whether only the root knows the lengths of all blocks, and the others that of their own.
     pub owners_announce: bool,
     lens: Lens<'a>,
