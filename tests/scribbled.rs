@@ -7,6 +7,7 @@ use common::flags::{meet, raise, wait_for};
 use common::{End, Job, Player, mix};
 use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, Op};
 use earlybird_shm::channel::RingLayout;
+use earlybird_shm::channel::lines::StateLine;
 use earlybird_shm::channel::ring::RankPair;
 use earlybird_shm::layout::Layout;
 use earlybird_shm::memory::POOL_BYTES;
@@ -23,6 +24,8 @@ fn rank() {
         ("scribbled", scribbled),
         ("scribbled_rings", scribbled_rings),
         ("lost_packet", lost_packet),
+        ("lost_completion", lost_completion),
+        ("lost_error", lost_error),
         ("started", started),
         ("lent_anew", lent_anew),
     ]);
@@ -227,9 +230,13 @@ fn scribbling_over_rings_ends_no_wait_never_and_crashes_nobody() {
     nobody_waits_for_ever("scribbled_rings", |job, seed| by_rings(job, seed / 2));
 }
 
-/// The packets that rank 0 has sent are lost before rank 1 comes.
-fn lost_packet(player: &Player) {
-    let comm = Communicator::from_env().unwrap();
+/// Runs an allreduce of which the packet that rank 0 has sent is lost, and what `more` overwrites, before rank 1 comes; then `rest`.
+fn lose_packet(
+    player: &Player,
+    comm: &Communicator,
+    more: impl FnOnce(&Shared, &RingLayout) + Send,
+    rest: impl FnOnce(&Shared, &RingLayout),
+) {
     let call = || comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok");
     assert_eq!(call(), "ok");
     let (shared, layout) = (Shared::find_rings(comm.size()), RingLayout::new(comm.size()));
@@ -242,6 +249,7 @@ fn lost_packet(player: &Player) {
             std::thread::sleep(Duration::from_millis(1));
         }
         shared.write(*sent().unwrap(), &[0; 8]);
+        more(&shared, &layout);
         raise("lost");
     };
     std::thread::scope(|scope| {
@@ -250,8 +258,44 @@ fn lost_packet(player: &Player) {
         } else {
             wait_for("lost");
         }
-        (0..2).for_each(|_| player.say(call()));
+        player.say(call());
+        rest(&shared, &layout);
     });
+}
+
+fn lost_packet(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let nothing = |_: &Shared, _: &RingLayout| {};
+    lose_packet(player, &comm, nothing, |_, _| {
+        player.say(comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok"));
+    });
+}
+
+/// Rank 0's word that it has completed the exchange is lost, too, and it goes on to a call that uses no ring.
+fn lost_completion(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let nothing = |_: &Shared, _: &RingLayout| {};
+    lose_packet(player, &comm, nothing, |shared, layout| {
+        if comm.rank() == 0 {
+            shared.write(layout.state(0) + std::mem::offset_of!(StateLine, completed), &[0; 8]);
+            let root = comm.process_at_rank(0);
+            player.say(root.reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok"));
+        }
+    });
+}
+
+/// Rank 1 seems to be in another call, and the error that rank 0 reports is lost.
+fn lost_error(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let more = |shared: &Shared, layout: &RingLayout| {
+        shared.write(layout.state(1) + std::mem::offset_of!(StateLine, begun) + 4, &[9, 0, 0, 0]);
+        let poison = layout.poison();
+        while shared.read(poison, 8) == [0; 8] {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        shared.write(poison, &[0; 8]);
+    };
+    lose_packet(player, &comm, more, |_, _| {});
 }
 
 #[test]
@@ -261,6 +305,18 @@ fn a_wait_for_a_packet_that_was_lost_ends() {
         assert_eq!(said[1], ["EB_POISONED"; 2], "{which}: {said:?}");
         assert_eq!(said[0][1], "EB_POISONED", "{which}: {said:?}");
     }
+}
+
+#[test]
+fn a_wait_for_a_rank_that_has_gone_on_to_another_call_ends() {
+    let said = Job::new("lost_completion", 2).var("EARLYBIRD_ALGORITHM", "plan:direct").run();
+    assert_eq!(said, [["ok", "EB_POISONED"].as_slice(), &["EB_POISONED"]]);
+}
+
+#[test]
+fn a_wait_for_a_rank_whose_error_was_lost_ends() {
+    let said = Job::new("lost_error", 2).var("EARLYBIRD_ALGORITHM", "plan:direct").run();
+    assert_eq!(said, [["EB_POISONED"]; 2]);
 }
 
 /// Two calls are under way, and the words of both say for ever that another rank folds.

@@ -82,14 +82,16 @@ impl Communicator {
             *calls += 1;
             *last = Some(name);
         }
-        let Some(error) = plans.failed() else { return result };
+        let Some(error) = plans.failed().cloned() else { return result };
+        // This rank is in an operation of the node from here on: ranks that have not read the error of the rings do not wait for it.
+        plans.transport_mut().rings().begin(false);
         // Ranks that made another call are in an operation of the node, which knows what call that is.
         if !matches!(error, Error::Mismatch { .. }) {
-            self.node.fail(error);
+            self.node.fail(&error);
         }
         let stands = self.node.meet(Collective::Plan).err().unwrap_or_else(|| error.clone());
         // If only the plans differ, no rank has failed the node yet.
-        self.node.fail(error);
+        self.node.fail(&error);
         *failed = Some(stands.clone());
         Err(stands)
     }

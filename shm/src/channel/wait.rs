@@ -4,7 +4,7 @@
 use super::fault::Fault;
 use super::ring;
 use super::rings::Rings;
-use super::wait_state::{WaitState, differs};
+use super::wait_state::{WaitState, differs, has_passed};
 use crate::memory::PeerState;
 use crate::protocol::stuck::HAS_LEFT;
 use crate::sync::Ordering;
@@ -151,14 +151,16 @@ impl Rings {
     }
 
     /// Returns whether the wait for an exchange cannot end any more: every rank that takes part in it, and has not completed it,
-    /// waits as well. Called after a vain look, where this rank does nothing else meanwhile.
+    /// waits as well. Called after a vain look, where this rank does nothing else meanwhile. That a rank has completed it is told by
+    /// two words, of which another process may have overwritten one.
     fn cannot_end(&mut self) -> bool {
         let current = self.completed + 1;
         let proof = &mut self.wait_state.proof;
         self.board.state(self.rank).waits.store(proof.look(&mut self.counts), Ordering::Relaxed);
         let word = |rank: &usize| {
             let state = self.board.state(*rank);
-            let is_complete = state.completed.load(Ordering::Relaxed) >= current;
+            let is_complete = state.completed.load(Ordering::Relaxed) >= current
+                || has_passed(self.begun, state.begun.load(Ordering::Relaxed));
             if is_complete { HAS_LEFT } else { state.waits.load(Ordering::Relaxed) }
         };
         let others = self.partners.iter().filter(|rank| **rank != self.rank);

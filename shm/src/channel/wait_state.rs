@@ -19,19 +19,38 @@ pub(super) struct WaitState {
 }
 
 /// Returns whether a rank whose calls are `theirs` has gone on, or is, where this one is in an exchange, without that exchange.
-/// Counts wrap, and differ by less than half their range.
 pub(super) fn differs(mine: u64, theirs: u64) -> bool {
-    let ahead = |mine: u64, theirs: u64| (theirs as u32).wrapping_sub(mine as u32) as i32;
     ahead(mine >> 32, theirs >> 32) >= 0 && ahead(mine, theirs) < 0
+}
+
+/// Returns whether a rank whose calls are `theirs` has gone on from the exchange that this one is in.
+pub(super) fn has_passed(mine: u64, theirs: u64) -> bool {
+    ahead(mine >> 32, theirs >> 32) > 0 && ahead(mine, theirs) >= 0
+}
+
+/// The calls, or the exchanges, by which one rank is ahead of another. Counts wrap, and differ by less than half their range.
+fn ahead(mine: u64, theirs: u64) -> i32 {
+    (theirs as u32).wrapping_sub(mine as u32) as i32
 }
 
 #[cfg(test)]
 mod tests {
-    use super::differs;
+    use super::{differs, has_passed};
+
+    fn at(calls: u32, exchanges: u32) -> u64 {
+        u64::from(calls) << 32 | u64::from(exchanges)
+    }
+
+    #[test]
+    fn a_rank_in_a_later_call_has_passed_the_exchange() {
+        let mine = at(10, 4);
+        assert!(has_passed(mine, at(11, 4)) && has_passed(mine, at(11, 5)) && has_passed(at(u32::MAX, 0), at(0, 0)));
+        assert!(!has_passed(mine, mine) && !has_passed(mine, at(9, 3)), "there, or late");
+        assert!(!has_passed(mine, at(11, 3)), "without it");
+    }
 
     #[test]
     fn a_call_without_an_exchange_differs_once_it_has_begun() {
-        let at = |calls: u32, exchanges: u32| u64::from(calls) << 32 | u64::from(exchanges);
         let mine = at(10, 4);
         assert!(differs(mine, at(10, 3)), "in the same call, which is no exchange there");
         assert!(differs(mine, at(12, 3)) && differs(mine, at(12, 0)));
