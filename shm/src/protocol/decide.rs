@@ -45,7 +45,11 @@ impl Thresholds {
     /// `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize, cpus: usize, maker: Maker) -> Self {
         let outnumber_cpus = ranks > cpus;
-        let are_two_of_intel = ranks <= 2 && maker == Maker::Intel;
+        // Of data that go one way between two ranks.
+        let one_way_flat_bytes = match maker {
+            Maker::Intel => 128 << 10,
+            Maker::Other => 64 << 10,
+        };
         // Larger results are written past the caches, which the kernel's copies are not.
         let of_two_ranks = match maker {
             Maker::Intel => (512 << 10, 8 << 20),
@@ -67,11 +71,11 @@ impl Thresholds {
             // Balanced ranks would queue up in `chain`: 16 of them for 20 us.
             leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
             broadcast_flat_bytes: match () {
-                () if are_two_of_intel => 128 << 10,
-                () if ranks <= 2 || outnumber_cpus => 64 << 10,
+                () if ranks <= 2 => one_way_flat_bytes,
+                () if outnumber_cpus => 64 << 10,
                 () => 4 << 10,
             },
-            reduce_flat_bytes: if are_two_of_intel { 128 << 10 } else { flat_bytes },
+            reduce_flat_bytes: if ranks <= 2 { one_way_flat_bytes } else { flat_bytes },
             slices_bytes,
             reduce_slices_bytes: match ranks {
                 0..=3 => usize::MAX,
@@ -246,7 +250,7 @@ mod tests {
         };
         let both = |ranks, maker| [Collective::Broadcast, Collective::Reduce].map(|of| largest(ranks, maker, of));
         assert_eq!(both(2, Maker::Intel), [Some(128 << 10); 2]);
-        assert_eq!(both(2, Maker::Other), [Some(64 << 10), Some(8 << 10)]);
+        assert_eq!(both(2, Maker::Other), [Some(64 << 10); 2]);
         assert_eq!([Maker::Intel, Maker::Other].map(|maker| both(3, maker)), [[Some(4 << 10), Some(2 << 10)]; 2]);
     }
 
