@@ -98,6 +98,19 @@ int eb_create_keyval(MPI_Comm_delete_attr_function *on_delete, int *keyval)
     return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, keyval, NULL);
 }
 
+/* The type of which this one is a row without gaps, made by MPI_Type_contiguous; MPI_DATATYPE_NULL for other types, and rows of derived ones. */
+MPI_Datatype eb_row_of(MPI_Datatype row)
+{
+    int integers, addresses, types, combiner, count;
+    MPI_Aint none;
+    MPI_Datatype of;
+    if (PMPI_Type_get_envelope(row, &integers, &addresses, &types, &combiner) || combiner != MPI_COMBINER_CONTIGUOUS) return MPI_DATATYPE_NULL;
+    if (PMPI_Type_get_contents(row, 1, 0, 1, &count, &none, &of)) return MPI_DATATYPE_NULL;
+    if (PMPI_Type_get_envelope(of, &integers, &addresses, &types, &combiner) == 0 && combiner == MPI_COMBINER_NAMED) return of;
+    PMPI_Type_free(&of);
+    return MPI_DATATYPE_NULL;
+}
+
 #ifdef OPEN_MPI
 /* The status of a collective: empty, but for its error. */
 int eb_set_status(MPI_Status *status, int code)

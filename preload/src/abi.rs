@@ -186,6 +186,7 @@ unsafe extern "C" {
         status: RecvPtr,
     ) -> c_int;
     pub fn PMPI_Op_free(op: *mut Handle) -> c_int;
+    pub fn eb_row_of(row: Handle) -> Handle;
     pub fn PMPI_Op_commutative(op: Handle, commutes: *mut c_int) -> c_int;
     pub fn PMPI_Reduce_local(left: SendPtr, right: RecvPtr, n: c_int, dtype: Handle, op: Handle) -> c_int;
     pub fn PMPI_Type_get_true_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
@@ -264,6 +265,13 @@ pub fn type_size(dtype: Handle) -> Option<usize> {
     }
     // SAFETY: MPI checks the handle, or it is the caller's as MPI demands; writes one int.
     query(|bytes| unsafe { PMPI_Type_size(dtype, bytes) }).and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+/// Returns the predefined type of which `dtype` is a row, made by MPI_Type_contiguous.
+pub fn row_of(dtype: Handle) -> Option<Handle> {
+    // SAFETY: a type as MPI demands of the caller.
+    let of = unsafe { eb_row_of(dtype) };
+    (of != constants().null_type).then_some(of)
 }
 
 /// Returns whether MPI is initialized and not finalized.

@@ -30,8 +30,11 @@ impl Block {
     pub fn new(handles: &PredefinedHandles, count: i64, dtype: Handle, comm: Handle) -> Option<Block> {
         let (element_bytes, is_dense) = match handles.dtype(dtype) {
             Some(predefined) => (predefined.bytes, predefined.is_dense),
-            // Only MPI knows the order of a derived type in memory.
-            None => (abi::type_size(dtype)?, false),
+            // Of other derived types only MPI knows the order in memory.
+            None => {
+                let is_dense = |of| handles.dtype(of).is_some_and(|predefined| predefined.is_dense);
+                (abi::type_size(dtype)?, abi::row_of(dtype).is_some_and(is_dense))
+            }
         };
         Block { dtype, comm, element_bytes, count: 0, is_dense }.counted(count)
     }

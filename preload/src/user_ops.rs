@@ -25,6 +25,8 @@ pub struct MpiFoldedReduction {
     is_commutative: bool,
     block: Block,
     fold: MpiFold,
+    /// The layout of elements that must be packed.
+    layout: Option<RowLayout>,
 }
 
 impl MpiFoldedReduction {
@@ -38,6 +40,7 @@ impl MpiFoldedReduction {
     ) -> Option<MpiFoldedReduction> {
         let count = i64::try_from(count).ok()?;
         let block = Block::new(intercepted.handles, count, dtype, comm).filter(|block| block.element_bytes > 0)?;
+        let layout = if block.is_dense { None } else { Some(RowLayout::new(dtype)?) };
         if op == constants().null_op || op == 0 {
             return None;
         }
@@ -45,7 +48,7 @@ impl MpiFoldedReduction {
         let is_commutative = query(|flag| unsafe { abi::PMPI_Op_commutative(op, flag) })? != 0;
         // Elements are packed for this process alone, perhaps when the call's communicator has been freed.
         let fold = MpiFold { op, element: Block { comm: constants().comm_self, ..block.with_count(1) } };
-        Some(MpiFoldedReduction { intercepted, comm, is_commutative, block, fold })
+        Some(MpiFoldedReduction { intercepted, comm, is_commutative, block, fold, layout })
     }
 
     /// Bytes of a block.
@@ -124,10 +127,10 @@ impl MpiFoldedReduction {
         &self,
         kept: K,
     ) -> Result<BytesOp<impl Fn(&[u8], &mut [u8]) + Send + Sync + use<K>>, CallFailure> {
-        let (fold, layout) = (self.fold, RowLayout::new(self.block.dtype)?);
+        let (fold, layout) = (self.fold, self.layout);
         let fold = move |left: &[u8], right: &mut [u8]| {
             let _kept = &kept;
-            let result = fold.fold(&layout, left, right);
+            let result = fold.fold(layout, left, right);
             assert!(result.is_ok(), "MPI_Reduce_local or packing for it failed: {result:?}");
         };
         Ok(BytesOp::new(self.block.element_bytes, self.is_commutative, fold)?)
@@ -142,12 +145,12 @@ struct MpiFold {
 }
 
 impl MpiFold {
-    /// Folds two rows of packed elements into the right one.
-    fn fold(&self, layout: &RowLayout, left: &[u8], right: &mut [u8]) -> CallResult {
+    /// Folds two rows of elements into the right one, packed ones by their `layout`.
+    fn fold(&self, layout: Option<RowLayout>, left: &[u8], right: &mut [u8]) -> CallResult {
         let count = left.len() / self.element.element_bytes;
-        if self.element.is_dense {
+        let Some(layout) = layout else {
             return self.reduce_local(left.as_ptr().cast(), right.as_mut_ptr().cast(), count);
-        }
+        };
         let elements = self.element.with_count(count);
         let (bytes, first) = layout.span(count);
         let words = bytes.div_ceil(size_of::<u128>());
@@ -175,6 +178,7 @@ impl MpiFold {
 }
 
 /// The layout of a row of elements in memory.
+#[derive(Clone, Copy)]
 struct RowLayout {
     extent: isize,
     true_lower: isize,
@@ -182,12 +186,9 @@ struct RowLayout {
 }
 
 impl RowLayout {
-    fn new(dtype: Handle) -> Result<RowLayout, CallFailure> {
-        let unknown = CallFailure::Argument(constants().err_other, "MPI does not return the extent of a type");
-        match (abi::extent(dtype), abi::true_extent(dtype)) {
-            (Some((_, extent)), Some((true_lower, true_extent))) => Ok(RowLayout { extent, true_lower, true_extent }),
-            _ => Err(unknown),
-        }
+    fn new(dtype: Handle) -> Option<RowLayout> {
+        let ((_, extent), (true_lower, true_extent)) = (abi::extent(dtype)?, abi::true_extent(dtype)?);
+        Some(RowLayout { extent, true_lower, true_extent })
     }
 
     /// Returns the bytes that `count` elements, at least one, span, and the offset of their first byte from the address of the first element.
