@@ -52,13 +52,9 @@ fn all_right(jobs: &[Job], results: &[Results]) {
     }
 }
 
-/// Every case of every schedule with sizes of every kind, segments large and small by turns.
+/// Every case of every schedule with every size, segments large and small by turns.
 fn jobs(ranks: usize) -> Vec<Job> {
-    let mut counts = vec![0, 1, ranks - 1, ranks + 1, 37];
-    // Among many ranks these take long, and cut blocks as the others do.
-    if ranks < 12 {
-        counts.extend([2, 3, ranks, 1000]);
-    }
+    let mut counts = vec![0, 1, 2, 3, ranks - 1, ranks, ranks + 1, 37, 1000];
     counts.sort_unstable();
     counts.dedup();
     let mut jobs = Vec::new();
