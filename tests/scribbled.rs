@@ -73,6 +73,11 @@ impl Shared {
     }
 }
 
+/// The code of an error, or `ok`.
+fn code<T>(ended: Result<T, Error>) -> &'static str {
+    ended.map_or_else(|error| error.code(), |_| "ok")
+}
+
 /// Random numbers.
 struct Dice(u64);
 
@@ -237,7 +242,7 @@ fn lose_packet(
     more: impl FnOnce(&Shared, &RingLayout) + Send,
     rest: impl FnOnce(&Shared, &RingLayout),
 ) {
-    let call = || comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok");
+    let call = || code(comm.all_reduce_in_place(&mut [1.0f64], Op::Sum));
     assert_eq!(call(), "ok");
     let (shared, layout) = (Shared::find_rings(comm.size()), RingLayout::new(comm.size()));
     let slots = (0..8).map(|slot| layout.slot(RankPair { from: 0, to: 1 }, slot)).collect::<Vec<_>>();
@@ -265,23 +270,19 @@ fn lose_packet(
 
 fn lost_packet(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let nothing = |_: &Shared, _: &RingLayout| {};
-    lose_packet(player, &comm, nothing, |_, _| {
-        player.say(comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok"));
-    });
+    lose_packet(player, &comm, |_, _| {}, |_, _| player.say(code(comm.all_reduce_in_place(&mut [1.0f64], Op::Sum))));
 }
 
 /// Rank 0's word that it has completed the exchange is lost, too, and it goes on to a call that uses no ring.
 fn lost_completion(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let nothing = |_: &Shared, _: &RingLayout| {};
-    lose_packet(player, &comm, nothing, |shared, layout| {
+    let rest = |shared: &Shared, layout: &RingLayout| {
         if comm.rank() == 0 {
             shared.write(layout.state(0) + std::mem::offset_of!(StateLine, completed), &[0; 8]);
-            let root = comm.process_at_rank(0);
-            player.say(root.reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok"));
+            player.say(code(comm.process_at_rank(0).reduce_in_place(&mut [1.0f64], Op::Sum)));
         }
-    });
+    };
+    lose_packet(player, &comm, |_, _| {}, rest);
 }
 
 /// Rank 1 seems to be in another call, and the error that rank 0 reports is lost.
@@ -334,7 +335,6 @@ fn started(player: &Player) {
     meet("written", &comm);
     let start = || comm.start(CollectiveArgs::all_reduce(vec![1.0f64; 3000], Op::Sum)).unwrap();
     let (first, mut second) = (start(), start());
-    let code = |ended: Result<Vec<f64>, Error>| ended.map_or_else(|error| error.code(), |_| "ok");
     if player.arg::<bool>(0) {
         player.say(code(first.wait()));
         player.say(code(second.wait()));

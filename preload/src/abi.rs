@@ -78,6 +78,7 @@ unsafe extern "C" {
     static eb_ops: [COp; 0];
     safe static eb_ops_len: usize;
     pub fn eb_return_errors(comm: Handle) -> c_int;
+    pub fn eb_row_of(row: Handle) -> Handle;
     pub fn eb_create_keyval(on_delete: DeleteFn, keyval: *mut c_int) -> c_int;
 
     pub fn PMPI_Allgather(
@@ -186,7 +187,6 @@ unsafe extern "C" {
         status: RecvPtr,
     ) -> c_int;
     pub fn PMPI_Op_free(op: *mut Handle) -> c_int;
-    pub fn eb_row_of(row: Handle) -> Handle;
     pub fn PMPI_Op_commutative(op: Handle, commutes: *mut c_int) -> c_int;
     pub fn PMPI_Reduce_local(left: SendPtr, right: RecvPtr, n: c_int, dtype: Handle, op: Handle) -> c_int;
     pub fn PMPI_Type_get_true_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;

@@ -25,8 +25,6 @@ pub struct MpiFoldedReduction {
     is_commutative: bool,
     block: Block,
     fold: MpiFold,
-    /// The layout of elements that must be packed.
-    layout: Option<RowLayout>,
 }
 
 impl MpiFoldedReduction {
@@ -47,8 +45,8 @@ impl MpiFoldedReduction {
         // SAFETY: MPI runs and the operator is the caller's; writes one int.
         let is_commutative = query(|flag| unsafe { abi::PMPI_Op_commutative(op, flag) })? != 0;
         // Elements are packed for this process alone, perhaps when the call's communicator has been freed.
-        let fold = MpiFold { op, element: Block { comm: constants().comm_self, ..block.with_count(1) } };
-        Some(MpiFoldedReduction { intercepted, comm, is_commutative, block, fold, layout })
+        let fold = MpiFold { op, element: Block { comm: constants().comm_self, ..block.with_count(1) }, layout };
+        Some(MpiFoldedReduction { intercepted, comm, is_commutative, block, fold })
     }
 
     /// Bytes of a block.
@@ -127,10 +125,10 @@ impl MpiFoldedReduction {
         &self,
         kept: K,
     ) -> Result<BytesOp<impl Fn(&[u8], &mut [u8]) + Send + Sync + use<K>>, CallFailure> {
-        let (fold, layout) = (self.fold, self.layout);
+        let fold = self.fold;
         let fold = move |left: &[u8], right: &mut [u8]| {
             let _kept = &kept;
-            let result = fold.fold(layout, left, right);
+            let result = fold.fold(left, right);
             assert!(result.is_ok(), "MPI_Reduce_local or packing for it failed: {result:?}");
         };
         Ok(BytesOp::new(self.block.element_bytes, self.is_commutative, fold)?)
@@ -142,13 +140,15 @@ impl MpiFoldedReduction {
 struct MpiFold {
     op: Handle,
     element: Block,
+    /// The layout of elements that must be packed.
+    layout: Option<RowLayout>,
 }
 
 impl MpiFold {
-    /// Folds two rows of elements into the right one, packed ones by their `layout`.
-    fn fold(&self, layout: Option<RowLayout>, left: &[u8], right: &mut [u8]) -> CallResult {
+    /// Folds two rows of elements into the right one, packed ones by their layout.
+    fn fold(&self, left: &[u8], right: &mut [u8]) -> CallResult {
         let count = left.len() / self.element.element_bytes;
-        let Some(layout) = layout else {
+        let Some(layout) = self.layout else {
             return self.reduce_local(left.as_ptr().cast(), right.as_mut_ptr().cast(), count);
         };
         let elements = self.element.with_count(count);
