@@ -26,13 +26,13 @@ pub struct SlotLine {
 #[derive(Debug)]
 pub struct AcknowledgedLine(pub AtomicU64);
 
-/// Event count on which a rank sleeps until one of its rings changes. Writers: all ranks, by read-modify-write only.
+/// Event count on which a rank sleeps until one of its rings changes.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct BellLine {
-    /// Changes at every wake-up; the futex word.
+    /// Changes at every wake-up; the futex word. Writers: all ranks, by read-modify-write only.
     pub event: AtomicU32,
-    /// 1 while its rank sleeps or is about to.
+    /// 1 while its rank sleeps or is about to. Writer: that rank.
     pub sleepers: AtomicU32,
 }
 

@@ -142,11 +142,12 @@ pub fn announce<B: RingBoard>(board: &B, rank: usize) {
 pub fn sleep<B: RingBoard>(board: &B, rank: usize, look: impl FnOnce() -> bool) {
     let bell = board.bell(rank);
     let seen = bell.event.load(Ordering::Relaxed);
-    bell.sleepers.fetch_add(1, Ordering::Relaxed);
+    // No count of its own before: another process may have overwritten that, and no wake-up would ever come.
+    bell.sleepers.store(1, Ordering::Relaxed);
     // Pairs with PublisherFence: either the publisher sees this sleeper, or this look sees what it published.
     SyncPoint::SleeperFence.fence();
     if !look() {
         futex::wait(&bell.event, seen, board.most_sleep());
     }
-    bell.sleepers.fetch_sub(1, Ordering::Relaxed);
+    bell.sleepers.store(0, Ordering::Relaxed);
 }
