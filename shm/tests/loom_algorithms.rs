@@ -2,7 +2,7 @@
 //!
 //! The subject, bound and size of each model stand in `docs/internals/models.md`, with the commands. The long run looks
 //! further: `--ignored --test-threads 1`.
-#![cfg(all(earlybird_loom, not(earlybird_loom_ring)))]
+#![cfg(all(earlybird_loom, not(feature = "full-ring")))]
 
 mod modelled;
 

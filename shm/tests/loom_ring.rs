@@ -3,7 +3,7 @@
 //!
 //! A rank that has finished an operation knows that everybody had left the one before, and does not look. With one
 //! area, as in `loom_algorithms.rs`, it always looks; here it does not.
-#![cfg(all(earlybird_loom, earlybird_loom_ring))]
+#![cfg(all(earlybird_loom, feature = "full-ring"))]
 
 #[allow(dead_code)]
 mod modelled;

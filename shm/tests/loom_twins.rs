@@ -2,7 +2,7 @@
 //!
 //! A twin runs in a process of its own, since loom may abort when it finds a deadlock, and since the weakened point
 //! is named by the environment. The models themselves, unweakened, pass in `loom_algorithms.rs`.
-#![cfg(all(earlybird_loom, not(earlybird_loom_ring)))]
+#![cfg(all(earlybird_loom, not(feature = "full-ring")))]
 
 mod modelled;
 

@@ -55,7 +55,7 @@ impl<V: Vector> Part<V> for Streamed {
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut u8, vector: V) {
-        // SAFETY: the caller's contract; `run_streaming` aligned the address.
+        // SAFETY: the caller's contract; `run` and `copy` aligned the address.
         unsafe { vector.stream(to) }
     }
 }
@@ -128,34 +128,34 @@ trait Step<V: Vector> {
     unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L);
 }
 
-/// Runs `step` over `count` elements: [`UNROLL`] vectors per iteration, then single ones, then the part of one.
+/// Runs `step` over `count` elements; the last destination is written past the caches from the first vector boundary of all in
+/// `far` on, where there is one and the level can.
 ///
 /// # Safety
-/// Every buffer of the step holds `count` elements, and the features of the level are present.
+/// Every buffer of the step holds `count` elements, `far` is the last destination, or all of them, and the features of the level
+/// are present.
 #[inline(always)]
-unsafe fn run<V: Vector>(step: impl Step<V>, count: usize) {
-    // SAFETY: the caller's contract; ordinary stores need no alignment.
-    unsafe { range::<V, Whole>(&step, 0, count * V::ELEMENT_BYTES, Whole) }
-}
-
-/// As [`run`], the last destination written past the caches from its first vector boundary on.
-///
-/// # Safety
-/// As [`run`]; `last` is the last destination.
-#[inline(always)]
-unsafe fn run_streaming<V: Vector>(step: impl Step<V>, last: *mut u8, count: usize) {
+unsafe fn run<V: Vector>(step: impl Step<V>, far: &[*mut u8], count: usize) {
     let bytes = count * V::ELEMENT_BYTES;
-    let head = head::<V>(last);
-    if head >= bytes || !head.is_multiple_of(V::ELEMENT_BYTES) {
-        // SAFETY: the caller's contract.
-        return unsafe { range::<V, Whole>(&step, 0, bytes, Whole) };
-    }
-    // SAFETY: the two ranges lie within the buffers, and at `head` the last destination is aligned.
+    // SAFETY: the ranges lie within the buffers; ordinary stores need no alignment, and at `start` the last destination is aligned.
     unsafe {
-        range::<V, Whole>(&step, 0, head, Whole);
-        range::<V, Streamed>(&step, head, bytes, Streamed);
+        let Some(start) = boundary::<V>(far, bytes) else { return range::<V, Whole>(&step, 0, bytes, Whole) };
+        if start > 0 {
+            let part = First(start / V::ELEMENT_BYTES);
+            step.step::<_, _, 1>(0, part, part);
+        }
+        range::<V, Streamed>(&step, start, bytes, Streamed);
         V::fence();
     }
+}
+
+/// Where streaming to all of `far` begins, if to all at one byte, before the end, and between two elements.
+#[inline(always)]
+fn boundary<V: Vector>(far: &[*mut u8], bytes: usize) -> Option<usize> {
+    let [first, others @ ..] = far else { return None };
+    let start = head::<V>(*first);
+    let suits = V::STREAMS && start < bytes && start.is_multiple_of(V::ELEMENT_BYTES);
+    (suits && others.iter().all(|dst| head::<V>(*dst) == start)).then_some(start)
 }
 
 /// Bytes before the first vector boundary.
@@ -164,8 +164,10 @@ fn head<V: Vector>(at: *mut u8) -> usize {
     (at as usize).wrapping_neg() % (V::LANES * V::ELEMENT_BYTES)
 }
 
+/// Runs `step` over the bytes from `at` to `end`: [`UNROLL`] vectors per turn, then single ones, then the part of one.
+///
 /// # Safety
-/// As [`run`], for the bytes from `at` to `end`; `last` suits the address of the last destination.
+/// As [`run`]; `last` suits the address of the last destination.
 #[inline(always)]
 unsafe fn range<V: Vector, L: Part<V>>(step: &impl Step<V>, mut at: usize, end: usize, last: L) {
     let vector_bytes = V::LANES * V::ELEMENT_BYTES;
@@ -254,7 +256,7 @@ impl<V: Vector> Step<V> for Move {
 #[inline(always)]
 pub(super) unsafe fn fold<V: Vector, F: Operator<V>>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
     // SAFETY: the caller's contract.
-    unsafe { run::<V>(One::<F>(dst, a, b, PhantomData), count) }
+    unsafe { run::<V>(One::<F>(dst, a, b, PhantomData), &[], count) }
 }
 
 /// # Safety
@@ -266,17 +268,13 @@ pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
     srcs: &[*const u8],
     count: usize,
 ) {
-    let step = All::<F> { near, far, srcs, operator: PhantomData };
-    // SAFETY: the caller's contract; past the caches only where all far destinations have their vector boundaries at one
-    // place.
+    // SAFETY: the caller's contract.
     unsafe {
         match (near, far, srcs) {
-            (&[dst, dst2], [], &[a, b]) => run::<V>(Both::<F>(dst, dst2, a, b, PhantomData), count),
-            (&[dst], &[dst2], &[a, b]) => run_streaming::<V>(Both::<F>(dst, dst2, a, b, PhantomData), dst2, count),
-            (_, [first, others @ ..], _) if others.iter().all(|dst| head::<V>(*dst) == head::<V>(*first)) => {
-                run_streaming::<V>(step, *first, count);
+            (&[dst, dst2], [], &[a, b]) | (&[dst], &[dst2], &[a, b]) => {
+                run::<V>(Both::<F>(dst, dst2, a, b, PhantomData), far, count);
             }
-            _ => run::<V>(step, count),
+            _ => run::<V>(All::<F> { near, far, srcs, operator: PhantomData }, far, count),
         }
     }
 }

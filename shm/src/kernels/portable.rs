@@ -20,6 +20,7 @@ pub(super) struct Lanes<T, const W: usize>(pub(super) [T; W]);
 unsafe impl<T: Bits, const W: usize> Vector for Lanes<T, W> {
     const LANES: usize = W;
     const ELEMENT_BYTES: usize = size_of::<T>();
+    const STREAMS: bool = false;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {

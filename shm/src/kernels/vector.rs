@@ -18,6 +18,8 @@ pub(super) unsafe trait Vector: Copy {
     const LANES: usize;
     /// Bytes per element.
     const ELEMENT_BYTES: usize;
+    /// Whether [`stream`](Vector::stream) differs from [`store`](Vector::store).
+    const STREAMS: bool;
 
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
@@ -62,6 +64,7 @@ macro_rules! x86_vector {
         unsafe impl Vector for $name {
             const LANES: usize = size_of::<$register>() / size_of::<$element>();
             const ELEMENT_BYTES: usize = size_of::<$element>();
+            const STREAMS: bool = true;
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {

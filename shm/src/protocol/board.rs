@@ -12,7 +12,7 @@ use crate::sync::AtomicU64;
 
 /// True in models with one slot and one area, where every operation reuses the memory of the one before. The models of
 /// `shm/tests/loom_ring.rs` have as many as the library.
-const IS_SMALL: bool = cfg!(all(earlybird_loom, not(earlybird_loom_ring)));
+const IS_SMALL: bool = cfg!(all(earlybird_loom, not(feature = "full-ring")));
 
 /// Operation slots in the ring: operation `e` uses slot `e % SLOTS`.
 pub const SLOTS: usize = if IS_SMALL { 1 } else { 8 };
