@@ -15,9 +15,11 @@ use rustix::process::{
     waitid,
 };
 use scratch::Scratch;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -73,7 +75,7 @@ pub fn dawdle(rank: usize, step: u64, most_us: u64) {
     }
 }
 
-/// What the `#[ignore]`d test `rank` of every test binary calls: plays the role this process was started for.
+/// What the `#[ignore]`d test `rank` of every file with roles calls: plays the role this process was started for.
 pub fn play(roles: &[Role]) {
     let Ok(role) = std::env::var(ROLE) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
@@ -88,8 +90,19 @@ pub fn play(roles: &[Role]) {
     play(&player);
 }
 
+/// The test `rank` of the module in a file of a test program, or of the program where it is one file.
+fn rank_test(file: &str) -> String {
+    let file = Path::new(file);
+    match (file.parent().and_then(Path::file_name), file.file_stem().and_then(OsStr::to_str)) {
+        (Some(folder), Some(module)) if folder != "tests" => format!("{module}::rank"),
+        _ => "rank".into(),
+    }
+}
+
 /// A job to start.
 pub struct Job {
+    /// The test that plays a rank.
+    rank_test: String,
     role: &'static str,
     ranks: usize,
     args: Vec<String>,
@@ -100,8 +113,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job of so many ranks that play a role of the file in which this is called.
+    #[track_caller]
     pub fn new(role: &'static str, ranks: usize) -> Job {
-        Job { role, ranks, args: Vec::new(), vars: Vec::new(), own_vars: Vec::new(), watchdog: WATCHDOG }
+        let rank_test = rank_test(Location::caller().file());
+        Job { rank_test, role, ranks, args: Vec::new(), vars: Vec::new(), own_vars: Vec::new(), watchdog: WATCHDOG }
     }
 
     pub fn arg(mut self, arg: impl ToString) -> Job {
@@ -142,7 +158,7 @@ impl Job {
                 }
             }
             command
-                .args(["--exact", "rank", "--ignored", "--nocapture", "--test-threads=1", "--quiet"])
+                .args(["--exact", &self.rank_test, "--ignored", "--nocapture", "--test-threads=1", "--quiet"])
                 .env("EARLYBIRD_RANK", rank.to_string())
                 .env("EARLYBIRD_SIZE", self.ranks.to_string())
                 .env("EARLYBIRD_JOB", running.scratch.key())
@@ -357,6 +373,7 @@ impl Drop for Running {
 }
 
 /// Runs `role`, in which rank 1 gives rank 2 five elements where that expects four, on one node and on several: all say so.
+#[track_caller]
 pub fn all_tell_that_counts_differ(role: &'static str) {
     for (ranks, nodes) in [(3, "3"), (3, "1"), (5, "2"), (4, "1,3")] {
         let said = Job::new(role, ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
@@ -392,6 +409,7 @@ pub fn all_tell_of_different_calls(job: Job, begins: &str) {
 /// Runs `role` on four ranks of three nodes for each case: a rank, a count, and whether there is a deadline. The rank says
 /// "here" and makes no more calls; it is killed, after the others have ended where there is a deadline. They all say the
 /// same: a line that names the rank, one for the next call, and what is in `more`.
+#[track_caller]
 pub fn deaths_and_deadlines_are_everybodys(role: &'static str, cases: &[(usize, usize, bool)], more: &[&str]) {
     for &(who, count, deadline) in cases {
         let job = Job::new(role, 4).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "2,1,1");

@@ -1,0 +1,19 @@
+//! Collective calls that block, on one node: right on every path, in every form, for every type and operator.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/data.rs"]
+mod data;
+
+mod all_reduce;
+mod announced_gather;
+mod early_leave;
+mod forms;
+mod grouped;
+mod large_counts;
+mod large_deposits;
+mod operations;
+mod result_bits;
+mod scan;
+mod single_copy;
+mod user_operators;

@@ -1,0 +1,16 @@
+//! Collective calls that are started now and waited for later, calls that are started again and again, and messages of two ranks.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../hier/tests/common/conformance.rs"]
+mod conformance;
+#[path = "../common/data.rs"]
+mod data;
+
+mod forms;
+mod immediate;
+mod pairs;
+mod persistent;
+mod point_to_point;
+mod progress;
+mod shared;
