@@ -5,7 +5,7 @@ use super::{Bound, Tally, explore_quietly, report};
 use earlybird_shm::channel::lines::{AcknowledgedLine, BellLine, SlotLine};
 use earlybird_shm::channel::ring::{Incoming, Outgoing, PayloadLocation, RankPair, RingBoard, announce, sleep};
 use earlybird_shm::model::words;
-use earlybird_shm::sync::AtomicU64;
+use earlybird_shm::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,14 +18,17 @@ pub struct RingModel {
     slots: usize,
     packets: u64,
     asleep: bool,
+    /// What another process has written over both marks of a sleeper.
+    mark: u32,
     bound: Bound,
 }
 
 /// Every model. A ring of one slot hands every packet over twice: full, and free again.
 pub const RINGS: &[RingModel] = &[
-    RingModel { name: "ring_1", slots: 1, packets: 3, asleep: false, bound: None },
-    RingModel { name: "ring_2", slots: 2, packets: 4, asleep: false, bound: Some(3) },
-    RingModel { name: "ring_1_asleep", slots: 1, packets: 2, asleep: true, bound: Some(3) },
+    RingModel { name: "ring_1", slots: 1, packets: 3, asleep: false, mark: 0, bound: None },
+    RingModel { name: "ring_2", slots: 2, packets: 4, asleep: false, mark: 0, bound: Some(3) },
+    RingModel { name: "ring_1_asleep", slots: 1, packets: 2, asleep: true, mark: 0, bound: Some(3) },
+    RingModel { name: "ring_1_damaged", slots: 1, packets: 2, asleep: true, mark: u32::MAX, bound: Some(3) },
 ];
 
 /// The model of this name.
@@ -35,17 +38,23 @@ pub fn ring(name: &str) -> Option<&'static RingModel> {
 
 /// Explores the model and prints how far.
 pub fn run_ring(model: &RingModel) {
-    let (slots, packets, asleep) = (model.slots, model.packets, model.asleep);
+    let RingModel { slots, packets, asleep, mark, .. } = *model;
     let begun = Instant::now();
     let executions = explore_quietly(model.bound, move || {
         let ring = Ring::new(slots);
+        ring.0.bells.iter().for_each(|bell| bell.sleepers.store(mark, Ordering::Relaxed));
         let theirs = ring.share();
         let consumer = loom::thread::spawn(move || theirs.consume(packets, asleep));
         ring.produce(packets, asleep);
         consumer.join().unwrap();
     });
     assert!(executions > 1, "{}: the model explores nothing", model.name);
-    let title = format!("ring of {slots}, {packets} packets, {}", if asleep { "asleep" } else { "polling" });
+    let waits = match (asleep, mark) {
+        (false, _) => "polling",
+        (true, 0) => "asleep",
+        (true, _) => "asleep with damaged marks",
+    };
+    let title = format!("ring of {slots}, {packets} packets, {waits}");
     report(&title, model.bound, &Tally { executions, died: 0, failed: 0 }, begun);
 }
 

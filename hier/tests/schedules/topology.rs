@@ -1,7 +1,6 @@
 //! Orders of ranks on trees of switches, and the contention of plans on them.
 
-mod common;
-
+use crate::common;
 use earlybird_hier::cost::Topology;
 use earlybird_hier::schedule::{self, Distance, Params};
 use std::fmt::Write;

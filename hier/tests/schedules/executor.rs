@@ -1,28 +1,18 @@
 //! The executor against what plans promise: every schedule, every rank count to 17, awkward sizes, several operations
 //! under way, random plans.
 
-mod common;
-#[path = "common/concrete.rs"]
-mod concrete;
-#[path = "common/execute.rs"]
-mod execute;
-#[path = "common/faulty.rs"]
-mod faulty;
-#[path = "common/operators.rs"]
-mod operators;
-#[path = "common/random_plans.rs"]
-mod random_plans;
-#[path = "common/threads.rs"]
-mod threads;
-
+use crate::common;
+use crate::concrete;
+use crate::execute::{Job, Map, Operator, judge, run_on};
+use crate::faulty::{Faults, Faulty};
+use crate::operators;
+use crate::random_plans;
+use crate::threads::{Threads, ThreadsOptions};
 use earlybird_hier::exec::{Alltoallv, Endpoint, Failure, Parts, RunError, Running, Transport};
 use earlybird_hier::plan::Collective;
 use earlybird_hier::{Consistency, OpTraits, schedule, verify};
-use execute::{Job, Map, Operator, judge, run_on};
-use faulty::{Faults, Faulty};
 use proptest::prelude::*;
 use std::sync::Arc;
-use threads::{Threads, ThreadsOptions};
 
 /// By rank, by operator: the elements this rank ended with.
 type Results = Vec<Vec<Vec<[u8; 8]>>>;

@@ -1,15 +1,9 @@
 //! The conformance suite over a transport between threads, and the faults of the faulty one.
 
-#[path = "common/conformance.rs"]
-mod conformance;
-#[path = "common/faulty.rs"]
-mod faulty;
-#[path = "common/threads.rs"]
-mod threads;
-
+use crate::conformance;
+use crate::faulty::{Faults, Faulty};
+use crate::threads::{Threads, ThreadsOptions};
 use earlybird_hier::exec::{Failure, Transport};
-use faulty::{Faults, Faulty};
-use threads::{Threads, ThreadsOptions};
 
 /// Runs `program` on every rank; what each returned.
 fn on_all<T: Transport + Send, R: Send>(ranks: Vec<T>, program: impl Fn(T) -> R + Sync) -> Vec<R> {

@@ -1,7 +1,6 @@
 //! A plan written as JSON is the same plan when read; drawings and dumps show the data.
 
-mod common;
-
+use crate::common;
 use earlybird_hier::plan::{Action, Blocks, Collective, Order, PlanBuilder, Side};
 use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::verify::{svg, verify};

@@ -1,8 +1,7 @@
 //! Published numbers and bounds as goldens, counted in plans.
 
-mod common;
-
-use common::counted::counters;
+use crate::common;
+use crate::common::counted::counters;
 use earlybird_hier::cost;
 use earlybird_hier::plan::{Collective, Counters};
 use earlybird_hier::schedule::{self, Params, Protocol};

@@ -3,10 +3,8 @@
 //! A mutant is refused with a reason that fits what was done to it, or an independent interpreter shows that it still
 //! keeps the plan's collective and claims. A mutant that is accepted and broken fails the test.
 
-mod common;
-#[path = "common/concrete.rs"]
-mod concrete;
-
+use crate::common;
+use crate::concrete;
 use earlybird_hier::plan::{Action, Blocks, Collective, Order, PlanBuilder, Side, Step, StepKind};
 use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::verify::verify;

@@ -1,21 +1,14 @@
 //! Failures of the executor: a named error on every rank, and no rank waits for ever. And that a
 //! run allocates nothing once it has run.
 
-#[path = "common/faulty.rs"]
-mod faulty;
-#[path = "common/operators.rs"]
-mod operators;
-#[path = "common/threads.rs"]
-mod threads;
-
+use crate::faulty::{Faults, Faulty};
+use crate::operators::{Sum, Token};
+use crate::threads::{Threads, ThreadsOptions};
 use earlybird_hier::exec::{CompileError, Endpoint, Failure, Geometry, Operation, RunError, Running, compile};
 use earlybird_hier::schedule::Params;
 use earlybird_hier::{Collective, Consistency, OpTraits, Plan, PlanError, Verified, schedule, verify};
-use faulty::{Faults, Faulty};
-use operators::{Sum, Token};
 use std::sync::Arc;
 use std::time::Duration;
-use threads::{Threads, ThreadsOptions};
 
 const COMMUTES: OpTraits = OpTraits { commutative: true, exact: true };
 

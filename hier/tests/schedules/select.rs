@@ -1,8 +1,7 @@
 //! The selection: predictions equal the plans' counts, selected schedules are admitted, known cases come out.
 
-mod common;
-
-use common::counted::same_rounds;
+use crate::common;
+use crate::common::counted::same_rounds;
 use earlybird_hier::cost::{self, Cost, Model};
 use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::{self, Params, ShiftRule};

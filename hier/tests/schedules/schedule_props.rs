@@ -1,7 +1,6 @@
 //! Every schedule, for every number of ranks, parameter and collective, through the verifier.
 
-mod common;
-
+use crate::common;
 use earlybird_hier::plan::{Collective, Order};
 use earlybird_hier::schedule::{self, Params, Protocol};
 use earlybird_hier::verify::verify;

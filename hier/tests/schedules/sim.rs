@@ -1,9 +1,7 @@
 //! The simulator against closed forms, its two variants against each other, and against small cases by hand.
 
-mod common;
-#[path = "common/random_plans.rs"]
-mod random_plans;
-
+use crate::common;
+use crate::random_plans;
 use earlybird_hier::cost::{self, Cost, Model, Topology};
 use earlybird_hier::plan::{Action, Blocks, Plan, PlanBuilder, Side};
 use earlybird_hier::schedule::{self, Distance, LazyPlan, Params, Protocol};

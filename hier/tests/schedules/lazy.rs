@@ -1,7 +1,6 @@
 //! Plans made a few rounds at a time are the plans made at once.
 
-mod common;
-
+use crate::common;
 use earlybird_hier::plan::{Plan, Step};
 use earlybird_hier::schedule::{self, LazyPlan, MAX_LAZY_RANKS, Params};
 

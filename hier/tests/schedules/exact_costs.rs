@@ -1,8 +1,7 @@
 //! The closed forms of costs against the counts of the plans.
 
-mod common;
-
-use common::counted::{counters, ranks, same, same_rounds};
+use crate::common;
+use crate::common::counted::{counters, ranks, same, same_rounds};
 use earlybird_hier::cost;
 use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::{self, Params, Protocol, ShiftRule};
