@@ -1,4 +1,5 @@
-//! The largest number of ranks of a node: they join, wait for each other and sum.
+//! The largest number of ranks of a node: they join, wait for each other and sum. Alone in its program, since nothing else would meet its deadlines
+//! beside a thousand processes.
 
 mod common;
 

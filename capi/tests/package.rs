@@ -15,7 +15,7 @@ fn works(command: &mut Command) -> String {
 /// The packages of a build, or the refusal.
 fn package(out: &Path, built: &Path) -> Output {
     let mut command = Command::new(home().join("package"));
-    // How small they are is not tested, and compressing well takes half a minute.
+    // Compressing well takes half a minute, and the size is not tested.
     command
         .arg(out)
         .arg(built)

@@ -1,7 +1,7 @@
 //! The table of the forms of calls, and what they have in common: choices, delays, checks.
 
+use crate::common::data::{Sample, contribution, reference};
 use crate::common::mix;
-use crate::data::{Sample, contribution, reference};
 use crate::draw::{Rng, plans};
 use crate::said::now;
 use crate::{folds, messages, moves, overlapping, users};

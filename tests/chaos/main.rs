@@ -3,8 +3,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/data.rs"]
-mod data;
 mod draw;
 mod driver;
 mod folds;

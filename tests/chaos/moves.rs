@@ -1,6 +1,6 @@
 //! Forms of the operations that move data, and of the barrier.
 
-use crate::data::{Sample, contribution};
+use crate::common::data::{Sample, contribution};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, check, dirty, prepare};
 use crate::said::now;

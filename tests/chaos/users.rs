@@ -1,23 +1,11 @@
 //! Forms of the reductions by operators of users: products of matrices, which do not commute.
 
-use crate::common::mix;
+use crate::common::matrix::{Matrix, matrices, product};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, complete, prepare};
 use crate::started;
 use earlybird::{BytesOp, CollectiveArgs, Communicator, UserOp};
 use std::sync::Arc;
-
-/// A 2 x 2 matrix of wrapping integers.
-type Matrix = [u32; 4];
-
-fn product(a: &Matrix, b: &Matrix) -> Matrix {
-    let dot = |i: usize, j: usize| a[i].wrapping_mul(b[j]).wrapping_add(a[i + 1].wrapping_mul(b[j + 2]));
-    [dot(0, 0), dot(0, 1), dot(2, 0), dot(2, 1)]
-}
-
-fn matrices(seed: u64, rank: usize, count: usize) -> Vec<Matrix> {
-    (0..count as u64).map(|i| std::array::from_fn(|k| mix(seed ^ i << 20 ^ (rank * 4 + k) as u64) as u32)).collect()
-}
 
 /// The contribution of this rank and the serial product.
 fn products(comm: &Communicator, rng: &mut Rng, count: usize) -> (Vec<Matrix>, Vec<Matrix>) {

@@ -1,8 +1,8 @@
 //! Every combination of type, operator, algorithm, order, size and buffers, on 1 to 64 processes, each result checked
 //! element by element against a sequential fold.
 
+use crate::common::data::{Sample, contribution, hash, reference, same_bits};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, hash, reference, same_bits};
 use earlybird::{
     Algorithm, CallBuffers, Collective, CollectiveArgs, Communicator, DType, Error, FoldOrder, Indexed, Op, ReduceOp,
 };

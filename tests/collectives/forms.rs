@@ -2,9 +2,9 @@
 //! shared. Every type, order and count on 1 to 8 processes that come at random times, on one node and on several, bit by bit
 //! against a sequential result.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::flags::meet;
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{Communicator, Error, FoldOrder, Indexed, Op};
 use half::{bf16, f16};
 use num_complex::Complex;

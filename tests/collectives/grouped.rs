@@ -1,7 +1,7 @@
 //! Many buffers in one operation: each gets what a call of its own would give it, and ranks agree on their lengths.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, Communicator, Error, FoldOrder, Op};
 use half::f16;
 use num_complex::Complex;

@@ -1,8 +1,8 @@
 //! Every operation but the allreduce (`all_reduce.rs`): every type, operator, algorithm, order, root and count on 1 to 8
 //! processes that come at random times, each result checked element by element against a sequential one.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, Communicator, FoldOrder, Indexed, Op};
 use earlybird_shm::Collective;
 use half::{bf16, f16};

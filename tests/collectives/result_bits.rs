@@ -4,8 +4,8 @@
 //! structure must not change them. `EARLYBIRD_RECORD=1 cargo test --test collectives result_bits` writes the record anew, for a change
 //! that is meant to.
 
+use crate::common::data::{Sample, contribution, hash};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, hash};
 use earlybird::{Communicator, FoldOrder, Indexed, Op};
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,8 +1,8 @@
 //! Scans, inclusive and exclusive: every type and operator in every form, on one node and on several in rank order and out of it,
 //! bit by bit against a loop over the ranks.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::{Job, Player, dawdle, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{CollectiveArgs, Communicator, Error, FoldOrder, Indexed, Op, UserOp};
 use half::{bf16, f16};
 use num_complex::Complex;

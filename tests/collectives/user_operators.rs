@@ -2,6 +2,7 @@
 //! and calls that differ are told apart.
 
 use crate::common::flags::{meet, raise, wait_for};
+use crate::common::matrix::{Matrix, matrices, product};
 use crate::common::{Job, Player, mix};
 use earlybird::{Algorithm, BytesOp, Communicator, Error, FoldOrder, Op, UserOp};
 use std::sync::Once;
@@ -21,18 +22,6 @@ fn rank() {
         ("nested", nested),
         ("away", away),
     ]);
-}
-
-/// A 2 x 2 matrix of wrapping integers: its product is associative and not commutative.
-type Matrix = [u32; 4];
-
-fn product(a: &Matrix, b: &Matrix) -> Matrix {
-    let dot = |i: usize, j: usize| a[i].wrapping_mul(b[j]).wrapping_add(a[i + 1].wrapping_mul(b[j + 2]));
-    [dot(0, 0), dot(0, 1), dot(2, 0), dot(2, 1)]
-}
-
-fn matrices(seed: u64, rank: usize, count: usize) -> Vec<Matrix> {
-    (0..count as u64).map(|i| std::array::from_fn(|k| mix(seed ^ i << 20 ^ (rank * 4 + k) as u64) as u32)).collect()
 }
 
 /// Comes late to some calls, another rank to another call.

@@ -1,5 +1,4 @@
 //! Contributions and the sequential reference that every result is checked against.
-#![allow(dead_code)]
 
 use crate::common::mix;
 use earlybird::{Element, Indexed, Op};

@@ -5,7 +5,9 @@
 //! every job meets in a directory of its own, so no test leaves a file.
 #![allow(dead_code)]
 
+pub mod data;
 pub mod flags;
+pub mod matrix;
 pub mod messages;
 mod scratch;
 pub mod victims;
@@ -75,7 +77,7 @@ pub fn dawdle(rank: usize, step: u64, most_us: u64) {
     }
 }
 
-/// What the `#[ignore]`d test `rank` of every file with roles calls: plays the role this process was started for.
+/// Called by the `#[ignore]`d test `rank` of every file with roles: plays the role this process was started for.
 pub fn play(roles: &[Role]) {
     let Ok(role) = std::env::var(ROLE) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();

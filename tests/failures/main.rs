@@ -1,4 +1,4 @@
-//! What goes wrong: deaths, calls that do not fit, latecomers, and damage. Everybody gets one clear error, and nobody hangs.
+//! Failures: deaths, calls that do not fit, latecomers, and damage. Everybody gets one clear error, and nobody hangs.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -2,8 +2,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/data.rs"]
-mod data;
 
 #[cfg(feature = "fault")]
 mod shared_buffers;

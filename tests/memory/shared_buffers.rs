@@ -1,8 +1,8 @@
 //! Buffers in shared memory: results as of private ones, memory given back, and nobody's memory touched after a failure.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::flags::wait_for;
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, FoldOrder, Identity, Indexed, Op, UserOp};
 use half::f16;
 use num_complex::Complex;

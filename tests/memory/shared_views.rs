@@ -1,8 +1,8 @@
 //! Results that all ranks share: right while they are read, whatever runs meanwhile; copies where a view would stop others;
 //! memory given back.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{Choice, CollectiveArgs, Communicator, Config, DType, Error, Indexed, Op, SharedView, UserOp};
 use half::{bf16, f16};
 use num_complex::Complex;

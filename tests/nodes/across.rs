@@ -2,6 +2,7 @@
 //! shared buffers, in place and in unequal parts. Right on every layout, equal bits on all ranks, one error for everybody.
 
 use crate::common::flags::meet;
+use crate::common::matrix::{Matrix, product};
 use crate::common::{Job, Player, mix};
 use earlybird::{BytesOp, Communicator, FoldOrder, Op, UserOp};
 use half::{bf16, f16};
@@ -126,14 +127,6 @@ fn truth(player: &Player) {
 #[test]
 fn truth_values_are_folded_by_every_operator() {
     same_everywhere("truth");
-}
-
-/// A 2 x 2 matrix of wrapping integers: its product is associative and not commutative.
-type Matrix = [u32; 4];
-
-fn product(a: &Matrix, b: &Matrix) -> Matrix {
-    let dot = |i: usize, j: usize| a[i].wrapping_mul(b[j]).wrapping_add(a[i + 1].wrapping_mul(b[j + 2]));
-    [dot(0, 0), dot(0, 1), dot(2, 0), dot(2, 1)]
 }
 
 fn matrix(rank: usize, i: usize) -> Matrix {

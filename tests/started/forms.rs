@@ -1,7 +1,8 @@
 //! Forms of the calls that are started now and completed later: blocks of different lengths, many buffers, operators of users.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
+use crate::open::{Rest, finish_in_another_order};
 use bytemuck::{cast_slice, cast_slice_mut};
 use earlybird::{BytesOp, CollectiveArgs, Communicator, Counts, Error, Op, UserOp};
 use half::f16;
@@ -20,8 +21,6 @@ fn rank() {
         ("leaves", leaves),
     ]);
 }
-
-type Rest<'c> = Box<dyn FnOnce() + 'c>;
 
 const KINDS: u64 = 4;
 
@@ -183,12 +182,7 @@ fn matrix(player: &Player) {
         }
         open.push(post_by_user(&comm, mix(count as u64), count));
         comm.barrier().unwrap();
-        // In another order than they were started.
-        while let Some(rest) =
-            (!open.is_empty()).then(|| open.swap_remove(mix(open.len() as u64) as usize % open.len()))
-        {
-            rest();
-        }
+        finish_in_another_order(open);
     }
     comm.close().unwrap();
     player.say("done");

@@ -1,9 +1,10 @@
 //! Calls that are started now and waited for later: right results in any order of waiting, and nobody held up by a rank that
 //! is elsewhere.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::flags::{meet, raise, wait_for};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
+use crate::open::Rest;
 use earlybird::{Algorithm, BufferOwner, Choice, CollectiveArgs, Communicator, Element, Error, Op, Request};
 use half::f16;
 use std::time::Duration;
@@ -42,9 +43,6 @@ fn end_of<B: BufferOwner>(mut request: Request<'_, B>, asks: bool) -> Result<B, 
     assert!(matches!(again, Err(Error::Usage { .. })), "the buffers were given back");
     Ok(end)
 }
-
-/// The rest of a call: waits and checks.
-type Rest<'c> = Box<dyn FnOnce() + 'c>;
 
 /// Ranks, and how many of them are on each node.
 const NODES: [(usize, &str); 3] = [(2, "1"), (5, "2"), (4, "1,3")];

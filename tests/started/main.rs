@@ -4,11 +4,10 @@
 mod common;
 #[path = "../../hier/tests/common/conformance.rs"]
 mod conformance;
-#[path = "../common/data.rs"]
-mod data;
 
 mod forms;
 mod immediate;
+mod open;
 mod pairs;
 mod persistent;
 mod point_to_point;

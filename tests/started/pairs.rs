@@ -1,9 +1,10 @@
 //! The started alltoall of blocks that differ for every pair of ranks, on one node and on several: right whatever else is started,
 //! what differs told to all, memory given back.
 
+use crate::common::data::{Sample, contribution, same_bits};
 use crate::common::flags::{meet, wait_for};
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, same_bits};
+use crate::open::{Rest, finish_in_another_order};
 use earlybird::{CollectiveArgs, Communicator, Counts, Error, Op, Request};
 use half::f16;
 use num_complex::Complex;
@@ -24,8 +25,6 @@ fn rank() {
 }
 
 const LAYOUTS: [(usize, &str); 7] = [(1, "1"), (2, "2"), (3, "3"), (5, "5"), (2, "1"), (5, "2"), (4, "1,3")];
-
-type Rest<'c> = Box<dyn FnOnce() + 'c>;
 
 /// How many elements `from` has for `to`: some pairs have none.
 fn pair(seed: u64, from: usize, to: usize, count: usize) -> usize {
@@ -83,12 +82,7 @@ fn matrix(player: &Player) {
                 open.push(start::<f16>(&comm, mix(calls + 3), count));
                 open.push(start::<Complex<f64>>(&comm, mix(calls + 4), count));
             }
-            // In another order than they were started.
-            while let Some(rest) =
-                (!open.is_empty()).then(|| open.swap_remove(mix(open.len() as u64) as usize % open.len()))
-            {
-                rest();
-            }
+            finish_in_another_order(open);
         }
         comm.close().unwrap();
     }

@@ -47,6 +47,14 @@ fn fewest(mut batch: impl FnMut()) -> u64 {
         .unwrap()
 }
 
+/// Says how often calls that are started again allocated, and that it would have been counted.
+fn say(player: &Player, comm: &Communicator, steady: u64) {
+    let counts =
+        fewest(|| drop(comm.start(CollectiveArgs::all_reduce(vec![1u64; 2], Op::Sum)).unwrap().wait().unwrap()));
+    player.say(format!("steady {steady}"));
+    player.say(format!("counts {}", counts > 0));
+}
+
 fn counts(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let mut large = comm.init(CollectiveArgs::all_reduce(vec![1.0f32; 20_000], Op::Sum)).unwrap();
@@ -66,10 +74,7 @@ fn counts(player: &Player) {
             large.wait().unwrap();
         }
     });
-    let counts =
-        fewest(|| drop(comm.start(CollectiveArgs::all_reduce(vec![1u64; 2], Op::Sum)).unwrap().wait().unwrap()));
-    player.say(format!("steady {steady}"));
-    player.say(format!("counts {}", counts > 0));
+    say(player, &comm, steady);
 }
 
 #[test]
@@ -97,10 +102,7 @@ fn across(player: &Player) {
             large.wait().unwrap();
         }
     });
-    let counts =
-        fewest(|| drop(comm.start(CollectiveArgs::all_reduce(vec![1u64; 2], Op::Sum)).unwrap().wait().unwrap()));
-    player.say(format!("steady {steady}"));
-    player.say(format!("counts {}", counts > 0));
+    say(player, &comm, steady);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Allreduces of shared buffers that are started: reduced where they lie, without the ranks that compute meanwhile.
 
+use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::flags::wait_for;
 use crate::common::{Job, Player, mix};
-use crate::data::{Sample, contribution, reference, same_bits};
 use earlybird::{
     Algorithm, CollectiveArgs, Communicator, Error, FoldOrder, Op, Request, SharedBuffer, UserOp, wait_all,
 };

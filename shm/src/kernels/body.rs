@@ -149,7 +149,7 @@ unsafe fn run<V: Vector>(step: impl Step<V>, far: &[*mut u8], count: usize) {
     }
 }
 
-/// Where streaming to all of `far` begins, if to all at one byte, before the end, and between two elements.
+/// The byte at which streaming to all of `far` begins, if it is one for all, before the end, and between two elements.
 #[inline(always)]
 fn boundary<V: Vector>(far: &[*mut u8], bytes: usize) -> Option<usize> {
     let [first, others @ ..] = far else { return None };
@@ -167,7 +167,7 @@ fn head<V: Vector>(at: *mut u8) -> usize {
 /// Runs `step` over the bytes from `at` to `end`: [`UNROLL`] vectors per turn, then single ones, then the part of one.
 ///
 /// # Safety
-/// As [`run`]; `last` suits the address of the last destination.
+/// The contract of [`run`]; `last` suits the address of the last destination.
 #[inline(always)]
 unsafe fn range<V: Vector, L: Part<V>>(step: &impl Step<V>, mut at: usize, end: usize, last: L) {
     let vector_bytes = V::LANES * V::ELEMENT_BYTES;

@@ -18,7 +18,7 @@ pub(super) unsafe trait Vector: Copy {
     const LANES: usize;
     /// Bytes per element.
     const ELEMENT_BYTES: usize;
-    /// Whether [`stream`](Vector::stream) differs from [`store`](Vector::store).
+    /// True if [`stream`](Vector::stream) differs from [`store`](Vector::store).
     const STREAMS: bool;
 
     unsafe fn load(from: *const u8) -> Self;

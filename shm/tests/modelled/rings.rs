@@ -18,7 +18,7 @@ pub struct RingModel {
     slots: usize,
     packets: u64,
     asleep: bool,
-    /// What another process has written over both marks of a sleeper.
+    /// The value that another process has written over the marks of both sleepers.
     mark: u32,
     bound: Bound,
 }

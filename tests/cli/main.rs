@@ -1,26 +1,15 @@
 //! The command line program seen from outside. One test program for all commands: they share what looks for leftovers.
 
-#[path = "cli/bench.rs"]
 mod bench;
-#[path = "cli/demo.rs"]
 mod demo;
-#[path = "cli/doctor.rs"]
 mod doctor;
-#[path = "cli/explain.rs"]
 mod explain;
-#[path = "cli/mistakes.rs"]
 mod mistakes;
-#[path = "cli/plan.rs"]
 mod plan;
-#[path = "cli/run.rs"]
 mod run;
-#[path = "cli/simulate.rs"]
 mod simulate;
-#[path = "cli/topo.rs"]
 mod topo;
-#[path = "cli/trace.rs"]
 mod trace;
-#[path = "cli/tune.rs"]
 mod tune;
 
 use rustix::process::{Pid, test_kill_process};
