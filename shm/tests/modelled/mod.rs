@@ -15,6 +15,7 @@ pub mod pool;
 pub mod registered;
 #[allow(dead_code)]
 pub mod rings;
+mod stacks;
 #[allow(dead_code)]
 pub mod started;
 #[allow(dead_code)]
