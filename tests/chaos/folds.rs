@@ -199,8 +199,8 @@ pub fn reduce_scatter_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, wa
 /// Sums that round: near the serial result, and the same bits on all ranks.
 pub fn rounded(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let (count, seed) = (rng.count(8, 1), rng.next());
-    let send: Vec<f64> = crate::common::data::contribution(seed, comm.rank(), count, Op::Sum, false);
-    let want: Vec<f64> = crate::common::data::reference(seed, comm.size(), count, Op::Sum, false);
+    let send: Vec<f64> = contribution(seed, comm.rank(), count, Op::Sum, false);
+    let want: Vec<f64> = reference(seed, comm.size(), count, Op::Sum, false);
     prepare(comm, rng, way)?;
     let mut recv = dirty(count);
     match way {

@@ -1,6 +1,6 @@
 //! Forms of the reductions by operators of users: products of matrices, which do not commute.
 
-use crate::common::matrix::{Matrix, matrices, product};
+use crate::common::matrix::{Matrix, matrices, product, serial_product};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, complete, prepare};
 use crate::started;
@@ -10,10 +10,7 @@ use std::sync::Arc;
 /// The contribution of this rank and the serial product.
 fn products(comm: &Communicator, rng: &mut Rng, count: usize) -> (Vec<Matrix>, Vec<Matrix>) {
     let seed = rng.next();
-    let first = matrices(seed, 0, count);
-    let want = (1..comm.size())
-        .fold(first, |left, rank| left.iter().zip(matrices(seed, rank, count)).map(|(a, b)| product(a, &b)).collect());
-    (matrices(seed, comm.rank(), count), want)
+    (matrices(seed, comm.rank(), count), serial_product(seed, comm.size(), count))
 }
 
 fn check(got: &[Matrix], want: &[Matrix], what: &str) -> Checked {

@@ -2,7 +2,7 @@
 //! and calls that differ are told apart.
 
 use crate::common::flags::{meet, raise, wait_for};
-use crate::common::matrix::{Matrix, matrices, product};
+use crate::common::matrix::{Matrix, matrices, product, serial_product};
 use crate::common::{Job, Player, mix};
 use earlybird::{Algorithm, BytesOp, Communicator, Error, FoldOrder, Op, UserOp};
 use std::sync::Once;
@@ -40,9 +40,7 @@ fn ordered(player: &Player) {
     for count in [1, 6, 7, 40, 1000, 20_011] {
         let seed = mix(count as u64);
         let send = matrices(seed, rank, count);
-        let expected: Vec<Matrix> = (1..ranks).fold(matrices(seed, 0, count), |left, r| {
-            left.iter().zip(matrices(seed, r, count)).map(|(a, b)| product(a, &b)).collect()
-        });
+        let expected = serial_product(seed, ranks, count);
         for algorithm in Algorithm::ALL {
             for order in ORDERS {
                 comm.set_algorithm(algorithm).unwrap();
@@ -105,9 +103,7 @@ fn away(player: &Player) {
     comm.set_algorithm(Algorithm::Slices).unwrap();
     let (rank, ranks, root) = (comm.rank(), comm.size(), player.arg::<usize>(0));
     let send = matrices(5, rank, 1000);
-    let expected = (1..ranks).fold(matrices(5, 0, 1000), |left, r| {
-        left.iter().zip(matrices(5, r, 1000)).map(|(a, b)| product(a, &b)).collect()
-    });
+    let expected = serial_product(5, ranks, 1000);
     for call in ["allreduce", "reduce"] {
         let tell = Once::new();
         let op = UserOp::ordered(|a: &Matrix, b: &Matrix| {

@@ -14,3 +14,10 @@ pub fn product(a: &Matrix, b: &Matrix) -> Matrix {
 pub fn matrices(seed: u64, rank: usize, count: usize) -> Vec<Matrix> {
     (0..count as u64).map(|i| std::array::from_fn(|k| mix(seed ^ i << 20 ^ (rank * 4 + k) as u64) as u32)).collect()
 }
+
+/// The product of the contributions of all ranks to a call, in the order of the ranks.
+pub fn serial_product(seed: u64, ranks: usize, count: usize) -> Vec<Matrix> {
+    let first = matrices(seed, 0, count);
+    (1..ranks)
+        .fold(first, |left, rank| left.iter().zip(matrices(seed, rank, count)).map(|(a, b)| product(a, &b)).collect())
+}

@@ -182,7 +182,7 @@ fn matrix(player: &Player) {
         }
         open.push(post_by_user(&comm, mix(count as u64), count));
         comm.barrier().unwrap();
-        finish_in_another_order(open);
+        finish_in_another_order(open, 0);
     }
     comm.close().unwrap();
     player.say("done");

@@ -4,7 +4,7 @@
 use crate::common::data::{Sample, contribution, reference, same_bits};
 use crate::common::flags::{meet, raise, wait_for};
 use crate::common::{Job, Player, mix};
-use crate::open::Rest;
+use crate::open::{Rest, finish_in_another_order};
 use earlybird::{Algorithm, BufferOwner, Choice, CollectiveArgs, Communicator, Element, Error, Op, Request};
 use half::f16;
 use std::time::Duration;
@@ -148,10 +148,7 @@ fn batch<T: Sample>(comm: &Communicator, seed: u64, count: usize, op: Op) {
             rests.swap_remove(own as usize / 7 % rests.len())();
         }
     }
-    while !rests.is_empty() {
-        let next = mix(seed ^ (rests.len() * 64 + rank) as u64) as usize % rests.len();
-        rests.swap_remove(next)();
-    }
+    finish_in_another_order(rests, seed ^ rank as u64);
 }
 
 fn matrix(player: &Player) {

@@ -82,7 +82,7 @@ fn matrix(player: &Player) {
                 open.push(start::<f16>(&comm, mix(calls + 3), count));
                 open.push(start::<Complex<f64>>(&comm, mix(calls + 4), count));
             }
-            finish_in_another_order(open);
+            finish_in_another_order(open, 0);
         }
         comm.close().unwrap();
     }

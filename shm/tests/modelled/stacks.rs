@@ -6,17 +6,15 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_long, c_void};
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Stack {
-    address: *mut c_void,
+    address: usize,
     bytes: usize,
     is_free: bool,
     is_guarded: bool,
 }
-
-// SAFETY: K: the address is one of memory that no thread owns.
-unsafe impl Send for Stack {}
 
 static STACKS: Mutex<Vec<Stack>> = Mutex::new(Vec::new());
 
@@ -42,11 +40,11 @@ unsafe extern "C" fn mmap(
     let mut stacks = stacks();
     if let Some(kept) = stacks.iter_mut().find(|stack| stack.is_free && stack.bytes == bytes) {
         kept.is_free = false;
-        return kept.address;
+        return ptr::with_exposed_provenance_mut(kept.address);
     }
     let address = map();
     if address != libc::MAP_FAILED {
-        stacks.push(Stack { address, bytes, is_free: false, is_guarded: false });
+        stacks.push(Stack { address: address.expose_provenance(), bytes, is_free: false, is_guarded: false });
     }
     address
 }
@@ -54,7 +52,7 @@ unsafe extern "C" fn mmap(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
     let mut stacks = stacks();
-    let stack = stacks.iter_mut().find(|stack| stack.address == address && protection == libc::PROT_NONE);
+    let stack = stacks.iter_mut().find(|stack| stack.address == address.addr() && protection == libc::PROT_NONE);
     if stack.is_some_and(|stack| std::mem::replace(&mut stack.is_guarded, true)) {
         return 0;
     }
@@ -64,7 +62,7 @@ unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(address: *mut c_void, bytes: usize) -> c_int {
-    if let Some(stack) = stacks().iter_mut().find(|stack| (stack.address, stack.bytes) == (address, bytes)) {
+    if let Some(stack) = stacks().iter_mut().find(|stack| (stack.address, stack.bytes) == (address.addr(), bytes)) {
         stack.is_free = true;
         return 0;
     }
