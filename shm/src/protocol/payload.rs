@@ -227,7 +227,7 @@ impl<'a> Buffers<'a> {
     #[inline]
     fn whole<'b>(&'b self, prepared: &'b Prepared<'b>, window: Option<&'b Window<'b>>) -> Call<'b> {
         assert!(self.datatype == prepared.datatype, "a call prepared for {:?}", prepared.datatype);
-        let element_bytes = self.datatype.size();
+        let (element_bytes, in_place) = (self.datatype.size(), self.send == self.recv);
         let result_bytes = element_bytes * if window.is_some() { self.recv_count } else { self.count };
         Call {
             prepared,
@@ -240,7 +240,7 @@ impl<'a> Buffers<'a> {
             window,
             registered: self.registered,
             shared: None,
-            result_stores: Stores::of_result(result_bytes, window.is_some(), self.send == self.recv),
+            result_stores: Stores::of_result(prepared.collective, result_bytes, window.is_some(), in_place),
             borrowed: PhantomData,
         }
     }

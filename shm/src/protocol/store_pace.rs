@@ -6,6 +6,7 @@
 //! a virtual machine tells which processors share a cache, and a hypervisor moves them at any time; so each rank times its own
 //! deposits. Both ways write the same bytes before the same mark: no other rank needs to know.
 
+use super::collective::{Collective, Side};
 #[cfg(not(earlybird_loom))]
 use crate::clock::now_ns;
 use crate::kernels;
@@ -50,14 +51,16 @@ pub(super) enum Stores {
 }
 
 impl Stores {
-    /// The stores for a result of so many bytes, which is moved or reduced: past the caches where it is large, but not where the contribution,
-    /// `replaced` by it, was just read.
+    /// The stores for a result of so many bytes: past the caches where it is large, but not where it replaces the contribution of this rank,
+    /// which was just read. In a broadcast in one buffer nothing is: the receivers have contributed nothing.
     #[inline]
-    pub(super) fn of_result(bytes: usize, moved: bool, replaced: bool) -> Stores {
-        let is_large = match moved {
+    pub(super) fn of_result(of: Collective, bytes: usize, in_windows: bool, in_place: bool) -> Stores {
+        let traits = of.traits();
+        let is_large = match in_windows || !traits.folds {
             true => kernels::moves_past_caches(bytes),
             false => bytes >= kernels::streaming_min_bytes(),
         };
+        let replaced = in_place && traits.senders == Side::All;
         if is_large && !replaced { Stores::PastCaches } else { Stores::Ordinary }
     }
 }
@@ -141,6 +144,28 @@ mod tests {
         let mut pace = StorePace::default();
         assert_eq!(deposit(&mut pace, &[FAR_NS; 17]), 8);
         assert_eq!(deposit(&mut pace, &[NEAR_NS; 100]), 8);
+    }
+
+    #[test]
+    fn large_results_go_past_the_caches_unless_they_replace_what_was_just_read() {
+        let bytes = 64 << 20;
+        let stores = |of: Collective, in_place| Stores::of_result(of, bytes, false, in_place);
+        for of in [Collective::AllReduce, Collective::AllGather, Collective::Broadcast, Collective::Scatter] {
+            assert_eq!(stores(of, false), Stores::PastCaches, "{}", of.name());
+        }
+        assert_eq!(stores(Collective::AllReduce, true), Stores::Ordinary);
+        assert_eq!(stores(Collective::AllToAll, true), Stores::Ordinary);
+        assert_eq!(stores(Collective::Broadcast, true), Stores::PastCaches);
+        assert_eq!(Stores::of_result(Collective::Broadcast, 1 << 20, false, true), Stores::Ordinary);
+    }
+
+    #[test]
+    fn results_that_are_moved_go_past_the_caches_later() {
+        let bytes = kernels::streaming_min_bytes();
+        let stores = |of: Collective, in_windows| Stores::of_result(of, bytes, in_windows, false);
+        assert_eq!(stores(Collective::AllReduce, false), Stores::PastCaches);
+        assert_eq!(stores(Collective::ReduceScatter, true), Stores::Ordinary);
+        assert_eq!(stores(Collective::Broadcast, false), Stores::Ordinary);
     }
 
     #[test]

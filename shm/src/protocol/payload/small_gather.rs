@@ -148,7 +148,7 @@ impl PreparedGather<'_> {
         let count = self.recv_bytes / self.prepared.datatype.size();
         // What this rank gives itself is copied already.
         let call = Call::of_fast_path(self.prepared, (self.own, 0), (self.recv, count));
-        Call { result_stores: Stores::of_result(self.recv_bytes, true, false), ..call }
+        Call { result_stores: Stores::of_result(self.prepared.collective, self.recv_bytes, true, false), ..call }
     }
 
     /// The sums of the counts before each rank, and of all.
