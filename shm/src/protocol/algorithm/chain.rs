@@ -78,7 +78,7 @@ pub(in crate::protocol) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Res
     if call.prepared.root != Some(op.me) {
         return op.copy_out(&pieces, 0, &Done::default());
     }
-    let stores = op.scratch.stores.begin(call.bytes());
+    let stores = op.scratch.stores.begin_for(call.result_stores, call.bytes());
     for i in 0..pieces.number {
         board.write(pieces.accumulator(area, i), |chunk| call.give(chunk, &pieces, i, stores));
         op.publish(i);
