@@ -96,11 +96,15 @@ pub fn streaming_min_bytes() -> usize {
 }
 
 /// Returns whether a result of so many bytes that is moved, not reduced, is better written past the caches: where also a program that reads it
-/// right afterwards gains. On an EPYC such a call took 0.5 to 0.7 of the time from 4 MiB on, with the reading 0.53 to 0.95; of 2 MiB
-/// 0.4 to 1.2, with the reading up to 1.7. On a Xeon with the reading 1.3 to 1.45 to 8 MiB, from 16 MiB on 0.9 to 1, without it 0.6
-/// (`docs/results/2026-11-27.md`).
+/// right afterwards gains. On an EPYC such a call took 0.5 to 0.7 of the time from 4 MiB on, with the reading 0.53 to 0.95; of 3 MiB (Zen 3)
+/// 0.4 to 1.1 and 0.8 to 1.1, of 2 MiB with the reading 0.8 to 1.7 (`docs/results/2026-11-28.md`). On a Xeon with the reading 1.3 to 1.45 to
+/// 8 MiB, from 16 MiB on 0.9 to 1, without it 0.6 (`docs/results/2026-11-27.md`).
 pub fn moves_past_caches(bytes: usize) -> bool {
-    bytes >= 2 * streaming_min_bytes()
+    let least = match Maker::of_this_processor() {
+        Maker::Intel => 16 << 20,
+        Maker::Other => 3 << 20,
+    };
+    bytes >= least
 }
 
 /// Returns whether a store whose line other processors have in their caches takes much longer than one whose line nobody has. On a Xeon
