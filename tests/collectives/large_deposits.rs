@@ -8,13 +8,15 @@ use earlybird_shm::Collective;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    crate::common::play(&[("sizes", sizes)]);
+    crate::common::play(&[("sizes", sizes), ("broadcasts", broadcasts)]);
 }
 
 /// Bytes of a block: beside the marks, on the fast path, then deposits that go around, and longer ones.
 const BYTES: [usize; 8] = [8, 4096, 32 << 10, 33 << 10, 40_000, 64 << 10, 100_000, 200_000];
 /// Of a block whose results are larger than a processor's own cache, in several windows.
 const LARGE_BYTES: [usize; 3] = [2 << 20, (2 << 20) + 8, 4_300_008];
+/// Of a broadcast whose receivers write past the caches on processors of every maker.
+const BROADCAST_BYTES: usize = (16 << 20) + 8;
 const COLLECTIVES: [Collective; 6] = [
     Collective::AllReduce,
     Collective::Broadcast,
@@ -101,6 +103,20 @@ fn sizes(player: &Player) {
     player.say("done");
 }
 
+/// Broadcasts from each rank by each algorithm, one right after the other.
+fn broadcasts(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (rank, ranks, count) = (comm.rank(), comm.size(), BROADCAST_BYTES / size_of::<u64>());
+    for call in 0..2 * ranks {
+        let (root, algorithm) = (call / 2, Collective::Broadcast.traits().algorithms[call % 2]);
+        comm.set_algorithm(algorithm).unwrap();
+        let mut data = block(call as u64, rank, 0, count);
+        comm.process_at_rank(root).broadcast_into(&mut data).unwrap();
+        assert!(data == block(call as u64, root, 0, count), "broadcast {call} by {algorithm:?} on rank {rank}");
+    }
+    player.say("done");
+}
+
 #[test]
 fn two_ranks() {
     Job::new("sizes", 2).arg(600).arg(false).run();
@@ -109,6 +125,13 @@ fn two_ranks() {
 #[test]
 fn three_ranks() {
     Job::new("sizes", 3).arg(600).arg(false).run();
+}
+
+#[test]
+fn broadcasts_larger_than_the_caches() {
+    for ranks in 2..=3 {
+        Job::new("broadcasts", ranks).run();
+    }
 }
 
 #[test]
