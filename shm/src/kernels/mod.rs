@@ -26,7 +26,7 @@ use crate::{DType, Op};
 pub use copy::{copy, copy_few, copy_some, copy_streaming};
 pub use functions::{FinishFn, FoldAllFn, FoldFn, Kernels, WidenFn};
 pub use hints::{fetch_for_reading, fetch_for_writing};
-pub use processor::{Level, Maker, moves_past_caches, streaming_min_bytes, taking_lines_is_slow};
+pub use processor::{Level, Maker, past_caches_min_bytes, taking_lines_is_slow};
 
 /// The kernels of the best level of this processor, or `None` where the operator does not exist for the type:
 /// [`DType::has`]. A match: a few nanoseconds.

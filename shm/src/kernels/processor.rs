@@ -85,26 +85,21 @@ impl Maker {
     }
 }
 
-/// Bytes of a message from which its result is better written past the caches. On a Xeon a call on 1 to 4 MiB took 0.7 to 0.95 of the
-/// time so, but with the reading of the result right afterwards 1.1 to 1.5; of 8 MiB 0.8 and 1 (`docs/results/2026-11-27.md`). On an EPYC at 1 MiB
-/// ordinary stores take 0.62 to 0.78 of the time, from 2 MiB on neither is always faster.
-pub fn streaming_min_bytes() -> usize {
-    match Maker::of_this_processor() {
-        Maker::Intel => 8 << 20,
-        Maker::Other => 2 << 20,
+/// Bytes from which a result that is `moved`, or else reduced, is better written past the caches. Programs read their results, so a limit lies
+/// where one that does so right afterwards gains, too, but for reductions on an EPYC: of 2 MiB two ranks take 1 to 1.35 of the time then, four
+/// on two CPUs 0.87 to 0.97; ordinary stores take 0.62 to 0.78 at 1 MiB.
+///
+/// On a Xeon a reduction of 1 to 4 MiB took 0.7 to 0.95 of the time so, but with the reading 1.1 to 1.5; of 8 MiB 0.8 and 1. What is moved took
+/// 1.3 to 1.45 with the reading to 8 MiB, from 16 MiB on 0.9 to 1, without it 0.6 (`docs/results/2026-11-27.md`). On an EPYC it took 0.5 to 0.7
+/// from 4 MiB on, with the reading 0.53 to 0.95; of 3 MiB (Zen 3) 0.4 to 1.1 and 0.8 to 1.1, of 2 MiB with the reading 0.8 to 1.7
+/// (`docs/results/2026-11-28.md`).
+pub fn past_caches_min_bytes(moved: bool) -> usize {
+    match (Maker::of_this_processor(), moved) {
+        (Maker::Intel, false) => 8 << 20,
+        (Maker::Intel, true) => 16 << 20,
+        (Maker::Other, false) => 2 << 20,
+        (Maker::Other, true) => 3 << 20,
     }
-}
-
-/// Returns whether a result of so many bytes that is moved, not reduced, is better written past the caches: where also a program that reads it
-/// right afterwards gains. On an EPYC such a call took 0.5 to 0.7 of the time from 4 MiB on, with the reading 0.53 to 0.95; of 3 MiB (Zen 3)
-/// 0.4 to 1.1 and 0.8 to 1.1, of 2 MiB with the reading 0.8 to 1.7 (`docs/results/2026-11-28.md`). On a Xeon with the reading 1.3 to 1.45 to
-/// 8 MiB, from 16 MiB on 0.9 to 1, without it 0.6 (`docs/results/2026-11-27.md`).
-pub fn moves_past_caches(bytes: usize) -> bool {
-    let least = match Maker::of_this_processor() {
-        Maker::Intel => 16 << 20,
-        Maker::Other => 3 << 20,
-    };
-    bytes >= least
 }
 
 /// Returns whether a store whose line other processors have in their caches takes much longer than one whose line nobody has. On a Xeon

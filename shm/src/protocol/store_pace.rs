@@ -56,10 +56,7 @@ impl Stores {
     #[inline]
     pub(super) fn of_result(of: Collective, bytes: usize, in_windows: bool, in_place: bool) -> Stores {
         let traits = of.traits();
-        let is_large = match in_windows || !traits.folds {
-            true => kernels::moves_past_caches(bytes),
-            false => bytes >= kernels::streaming_min_bytes(),
-        };
+        let is_large = bytes >= kernels::past_caches_min_bytes(in_windows || !traits.folds);
         let replaced = in_place && traits.senders == Side::All;
         if is_large && !replaced { Stores::PastCaches } else { Stores::Ordinary }
     }
@@ -75,7 +72,7 @@ impl StorePace {
     }
 
     /// The stores for a deposit whose readers have such stores for all of it: where those go past the caches, it does not fit into them. Two
-    /// ranks took 0.78 and 0.69 of the time for a broadcast of 16 MiB so (`docs/results/2026-11-28.md`).
+    /// ranks took 0.78 and 0.75 of the time for a broadcast of 16 MiB so (`docs/results/2026-11-28.md`).
     pub(super) fn begin_for(&mut self, results: Stores, bytes: usize) -> Stores {
         match results {
             Stores::PastCaches if kernels::taking_lines_is_slow() => Stores::PastCaches,
@@ -170,7 +167,7 @@ mod tests {
 
     #[test]
     fn results_that_are_moved_go_past_the_caches_later() {
-        let bytes = kernels::streaming_min_bytes();
+        let bytes = kernels::past_caches_min_bytes(false);
         let stores = |of: Collective, in_windows| Stores::of_result(of, bytes, in_windows, false);
         assert_eq!(stores(Collective::AllReduce, false), Stores::PastCaches);
         assert_eq!(stores(Collective::ReduceScatter, true), Stores::Ordinary);
