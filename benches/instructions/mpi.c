@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double x[2], all[2];
+static double x[2], all[3];
+static int rank;
 
 __attribute__((noinline)) static int allreduce(void) {
     return MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -30,6 +31,11 @@ static const int ones[] = { 1, 1 }, places[] = { 0, 1 };
 __attribute__((noinline)) static int gatherv(void) {
     return MPI_Gatherv(x, 1, MPI_DOUBLE, all, ones, places, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
+/* One from rank 0 and two from rank 1: blocks of equal lengths take another way. */
+__attribute__((noinline)) static int allgatherv(void) {
+    static const int unequal[] = { 1, 2 };
+    return MPI_Allgatherv(x, unequal[rank], MPI_DOUBLE, all, unequal, places, MPI_DOUBLE, MPI_COMM_WORLD);
+}
 __attribute__((noinline)) static int scatterv(void) {
     return MPI_Scatterv(all, ones, places, MPI_DOUBLE, x, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
 }
@@ -46,7 +52,8 @@ __attribute__((noinline)) static int iallreduce(void) {
 static const struct { const char *name; int (*call)(void); } all_calls[] = {
     { "allreduce", allreduce }, { "reduce", reduce },   { "broadcast", broadcast },   { "allgather", allgather },
     { "reduce-scatter", reduce_scatter }, { "scan", scan }, { "exscan", exscan }, { "barrier", barrier },
-    { "iallreduce", iallreduce }, { "gatherv", gatherv }, { "scatterv", scatterv }, { "alltoallv", alltoallv },
+    { "iallreduce", iallreduce }, { "gatherv", gatherv }, { "allgatherv", allgatherv },
+    { "scatterv", scatterv }, { "alltoallv", alltoallv },
 };
 
 __attribute__((noinline, noclone)) int measured_call(int (*call)(void)) { 
@@ -60,6 +67,7 @@ int main(int argc, char **argv) {
     int (*call)(void) = NULL;
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     for (size_t i = 0; argc == 3 && i < sizeof all_calls / sizeof *all_calls; i++)
         if (!strcmp(argv[2], all_calls[i].name)) call = all_calls[i].call;
     if (call == NULL) fprintf(stderr, "mpi CALLS NAME: no such name\n"), failed = 1;

@@ -32,20 +32,26 @@ static void wait_until(int64_t instant)
     }
 }
 
-/* The measured operations. `block` floats are what a rank sends to each other, or to all. */
+/* The measured operations. `n` floats are what a rank sends to each other, or to all; where the counts are unequal, they are `n` on average. */
 #define WORLD MPI_COMM_WORLD
+enum { MOST_RANKS = 1024 };
+static int counts[MOST_RANKS], places[MOST_RANKS]; /* Of the block of each rank, and of all those before it. */
+static int copies[MOST_RANKS], copied[MOST_RANKS]; /* The same of as many blocks of this rank's length as there are ranks. */
 typedef void call_fn(const float *send, float *recv, int block);
 static void allreduce(const float *s, float *r, int n) { MPI_Allreduce(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
 static void reduce(const float *s, float *r, int n) { MPI_Reduce(s, r, n, MPI_FLOAT, MPI_SUM, 0, WORLD); }
 static void broadcast(const float *s, float *r, int n) { (void)s, MPI_Bcast(r, n, MPI_FLOAT, 0, WORLD); }
 static void barrier(const float *s, float *r, int n) { (void)s, (void)r, (void)n, MPI_Barrier(WORLD); }
 static void allgather(const float *s, float *r, int n) { MPI_Allgather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD); }
+static void allgatherv(const float *s, float *r, int n) { (void)n, MPI_Allgatherv(s, counts[rank], MPI_FLOAT, r, counts, places, MPI_FLOAT, WORLD); }
 static void gather(const float *s, float *r, int n) { MPI_Gather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, 0, WORLD); }
-static int counts[1024], places[1024]; /* the elements of each rank's block, and of those before it */
-static void gatherv(const float *s, float *r, int n) { MPI_Gatherv(s, n, MPI_FLOAT, r, counts, places, MPI_FLOAT, 0, WORLD); }
+static void gatherv(const float *s, float *r, int n) { (void)n, MPI_Gatherv(s, counts[rank], MPI_FLOAT, r, counts, places, MPI_FLOAT, 0, WORLD); }
 static void scatter(const float *s, float *r, int n) { MPI_Scatter(s, n, MPI_FLOAT, r, n, MPI_FLOAT, 0, WORLD); }
+static void scatterv(const float *s, float *r, int n) { (void)n, MPI_Scatterv(s, counts, places, MPI_FLOAT, r, counts[rank], MPI_FLOAT, 0, WORLD); }
 static void alltoall(const float *s, float *r, int n) { MPI_Alltoall(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD); }
+static void alltoallv(const float *s, float *r, int n) { (void)n, MPI_Alltoallv(s, counts, places, MPI_FLOAT, r, copies, copied, MPI_FLOAT, WORLD); }
 static void reduce_scatter(const float *s, float *r, int n) { MPI_Reduce_scatter_block(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
+static void reduce_scatterv(const float *s, float *r, int n) { (void)n, MPI_Reduce_scatter(s, r, counts, MPI_FLOAT, MPI_SUM, WORLD); }
 static void scan(const float *s, float *r, int n) { MPI_Scan(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
 static void exscan(const float *s, float *r, int n) { MPI_Exscan(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
 
@@ -55,15 +61,29 @@ static const struct operation {
     const char *name;
     call_fn *call;
     enum source source;
-    int root_alone, in_parts; /* Only the root receives; a rank sends a block of its own to each. */
+    int root_alone, in_parts, unequal; /* Only the root receives; a rank sends a block of its own to each; counts differ from rank to rank. */
 } operations[] = {
-    {"allreduce", allreduce, SUM_OF_ALL, 0, 0}, {"reduce", reduce, SUM_OF_ALL, 1, 0},
-    {"broadcast", broadcast, FROM_ROOT, 0, 0},  {"barrier", barrier, NONE, 0, 0},
-    {"allgather", allgather, FROM_ALL, 0, 0},   {"gather", gather, FROM_ALL, 1, 0},
-    {"gatherv", gatherv, FROM_ALL, 1, 0},       {"scatter", scatter, FROM_ROOT, 0, 1},      {"alltoall", alltoall, FROM_ALL, 0, 1},
-    {"reduce-scatter", reduce_scatter, SUM_OF_ALL, 0, 1}, {"scan", scan, SUM_TO_ME, 0, 0},
-    {"exscan", exscan, SUM_BELOW, 0, 0},
+    {"allreduce", allreduce, SUM_OF_ALL, 0, 0, 0}, {"reduce", reduce, SUM_OF_ALL, 1, 0, 0},
+    {"broadcast", broadcast, FROM_ROOT, 0, 0, 0},  {"barrier", barrier, NONE, 0, 0, 0},
+    {"allgather", allgather, FROM_ALL, 0, 0, 0},   {"allgatherv", allgatherv, FROM_ALL, 0, 0, 1},
+    {"gather", gather, FROM_ALL, 1, 0, 0},         {"gatherv", gatherv, FROM_ALL, 1, 0, 1},
+    {"scatter", scatter, FROM_ROOT, 0, 1, 0},      {"scatterv", scatterv, FROM_ROOT, 0, 1, 1},
+    {"alltoall", alltoall, FROM_ALL, 0, 1, 0},     {"alltoallv", alltoallv, FROM_ALL, 0, 1, 1},
+    {"reduce-scatter", reduce_scatter, SUM_OF_ALL, 0, 1, 0}, {"reduce-scatterv", reduce_scatterv, SUM_OF_ALL, 0, 1, 1},
+    {"scan", scan, SUM_TO_ME, 0, 0, 0},            {"exscan", exscan, SUM_BELOW, 0, 0, 0},
 };
+
+/* Sets the counts of an operation whose blocks have `block` elements: a quarter more or less by turns, if they are unequal. */
+static void count(const struct operation *op, size_t block)
+{
+    int more = op->unequal ? (int)(block > 3 ? block / 4 : block / 2) : 0;
+    for (int r = 0; r < ranks; r++)
+        counts[r] = (int)block + (r % 2 ? -more : more);
+    for (int r = 0; r < ranks; r++) {
+        places[r] = r ? places[r - 1] + counts[r - 1] : 0;
+        copies[r] = counts[rank], copied[r] = r * counts[rank];
+    }
+}
 
 /* Element `i` of the block of rank `from` for rank `to`, in call `number`: a small whole number, whose sums are exact. */
 static float value(int from, int to, size_t i, int number)
@@ -71,11 +91,12 @@ static float value(int from, int to, size_t i, int number)
     return (float)((i * 7 + (size_t)number * 3 + (size_t)from * 5 + (size_t)to * 11) % 61);
 }
 
-static float expected(const struct operation *op, size_t i, size_t block, int number)
+/* Element `i` of what comes to this rank: of the block of rank `from`, where those of all ranks come. */
+static float expected(const struct operation *op, int from, size_t i, int number)
 {
     int to = op->in_parts ? rank : 0, first = 0, end = ranks;
     switch (op->source) {
-    case FROM_ALL: return value((int)(i / block), to, i % block, number);
+    case FROM_ALL: return value(from, to, i, number);
     case FROM_ROOT: return value(0, to, i, number);
     case SUM_TO_ME: end = rank + 1; break;
     case SUM_BELOW: end = rank; break;
@@ -87,23 +108,29 @@ static float expected(const struct operation *op, size_t i, size_t block, int nu
     return sum;
 }
 
-static void check(const struct operation *op, const float *recv, size_t block, int number)
+static void check(const struct operation *op, const float *recv, int number)
 {
     if (op->source == NONE || (op->root_alone && rank) || (op->source == SUM_BELOW && rank == 0))
         return;
-    size_t count = op->source == FROM_ALL ? block * (size_t)ranks : block, step = number && count > 1024 ? count / 61 : 1;
-    for (size_t i = 0; i < count; i += step)
-        if (recv[i] != expected(op, i, block, number))
-            fail("wrong result");
+    for (int from = 0; from < (op->source == FROM_ALL ? ranks : 1); from++) {
+        size_t block = (size_t)counts[op->in_parts || op->source != FROM_ALL ? rank : from];
+        size_t step = number && block > 1024 ? block / 31 : 1;
+        for (size_t i = 0; i < block; i += step)
+            if (recv[i] != expected(op, from, i, number))
+                fail("wrong result");
+        recv += block;
+    }
 }
 
 /* Writes the contributions anew, as a program does between calls. */
-static void fill(const struct operation *op, float *send, float *recv, size_t block, int number)
+static void fill(const struct operation *op, float *send, float *recv, int number)
 {
     float *data = op->call == broadcast ? recv : send;
-    for (int to = 0; to < (op->in_parts ? ranks : 1); to++)
+    for (int to = 0; to < (op->in_parts ? ranks : 1); to++) {
+        size_t block = (size_t)counts[op->in_parts ? to : rank];
         for (size_t i = 0; i < block; i++)
-            data[(size_t)to * block + i] = data == recv && rank ? -1 : value(rank, to, i, number);
+            *data++ = op->call == broadcast && rank ? -1 : value(rank, to, i, number);
+    }
 }
 
 static int by_value(const void *a, const void *b)
@@ -158,7 +185,7 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
 {
     int64_t lead_ns = 2 * SPIN_NS + oversubscribed * INT64_C(30000) * ranks;
     for (int number = -WARM_UP; number < calls; number++) {
-        fill(op, send, recv, block, number + WARM_UP);
+        fill(op, send, recv, number + WARM_UP);
         make_others();
         wait_until(line_up(lead_ns, 0) + lateness(pattern, rank, number, delay));
         int64_t arrival = now();
@@ -166,21 +193,20 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
         int64_t exit = now();
         if (number >= 0)
             stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
-        check(op, recv, block, number + WARM_UP);
+        check(op, recv, number + WARM_UP);
     }
 }
 
 static void cell(const struct operation *op, const char *pattern, size_t bytes, int calls, int64_t delay, const int64_t within_ns[2])
 {
-    size_t block = bytes < sizeof(float) ? 1 : bytes / sizeof(float), room = block * (size_t)ranks * sizeof(float);
+    size_t block = bytes < sizeof(float) ? 1 : bytes / sizeof(float), room = 2 * block * (size_t)ranks * sizeof(float);
     float *send = malloc(room), *recv = malloc(room);
     int64_t *stamps = malloc(2 * sizeof(int64_t) * (size_t)calls), *all = malloc(2 * sizeof(int64_t) * (size_t)calls * (size_t)ranks);
     double *tails = malloc(sizeof(double) * (size_t)calls);
     if (!send || !recv || !stamps || !all || !tails)
         fail("no memory");
     memset(recv, 0, room);
-    for (int r = 0; r < ranks; r++)
-        counts[r] = (int)block, places[r] = r * (int)block;
+    count(op, block);
     int64_t apart = -1;
     for (int64_t end = now() + INT64_C(10000000000);;) {
         int64_t before = distance_since(0);

@@ -40,6 +40,15 @@ impl Elements {
     fn block(&self, intercepted: &InterceptedComm, call: MpiCall) -> Result<Block, ForwardReason> {
         Block::new(intercepted.handles, self.count, self.dtype, call.comm).ok_or(ForwardReason::Argument)
     }
+
+    /// What this rank sends to itself and others, as long as its block where that is received; in place it lies there.
+    #[inline(always)]
+    fn contribution(&self, intercepted: &InterceptedComm, (at, to): (RecvPtr, Block)) -> Result<Row, Refusal> {
+        Ok(match self.is_in_place() {
+            true => Row::joined(at, to),
+            false => Row::joined(self.at, to.other_side(intercepted.handles, self.count, self.dtype)?),
+        })
+    }
 }
 
 /// A buffer with a block for each rank, as the functions whose names end in `v` or `w` describe it.
@@ -130,46 +139,44 @@ impl UnequalBlocks {
         Ok(blocks)
     }
 
-    /// Reads the arrays as a row, and appends the bytes of each to `bytes`.
+    /// Reads the arrays as a row, and appends the bytes of each block to `bytes`. The block of this rank, and its address.
     ///
     /// # Safety
     /// They have an element for each rank.
+    #[inline(always)]
     unsafe fn read_row(
         &self,
         intercepted: &InterceptedComm,
         call: MpiCall,
         bytes: &mut Vec<usize>,
-    ) -> Result<Row, Refusal> {
-        let mut span = Span::default();
+    ) -> Result<(Row, (RecvPtr, Block)), Refusal> {
+        let (mut span, mut own, mut rank) = (Span::default(), (self.at, Block::EMPTY), 0);
         let add = |offset, block: Block| {
             bytes.push(block.bytes());
             span.add(offset, &block);
+            if rank == intercepted.rank {
+                own = (self.at.wrapping_byte_offset(offset), block);
+            }
+            rank += 1;
         };
         // SAFETY: by the caller's contract.
         unsafe { self.for_each(intercepted, call, add)? };
-        match span.row(self.at) {
-            Some(row) => Ok(row),
+        let row = match span.row(self.at) {
+            Some(row) => row,
             // SAFETY: by the caller's contract.
-            None => Ok(Row::placed(self.at, unsafe { self.read(intercepted, call)? })),
-        }
+            None => Row::placed(self.at, unsafe { self.read(intercepted, call)? }),
+        };
+        Ok((row, own))
     }
 }
 
-fn bytes_of(blocks: &PlacedBlocks) -> Box<[usize]> {
-    blocks.iter().map(|(_, block)| block.bytes()).collect()
-}
-
-/// Returns the bytes of each rank's block. If the root alone has the arguments, it broadcasts them first, and all ranks forward a call
-/// with invalid ones.
+/// The bytes of each rank's block, of which the root alone has the arguments: it broadcasts them, and all ranks forward a call with invalid
+/// ones.
 fn agree_on_bytes(
     intercepted: &InterceptedComm,
-    root: Option<usize>,
+    root: usize,
     blocks: Option<Result<PlacedBlocks, Refusal>>,
 ) -> Result<(Box<[usize]>, PlacedBlocks), Refusal> {
-    let Some(root) = root else {
-        let blocks = blocks.transpose()?.unwrap_or_default();
-        return Ok((bytes_of(&blocks), blocks));
-    };
     let mut words = vec![0; intercepted.size + 1];
     words[intercepted.size] = u64::from(matches!(blocks, Some(Err(_))));
     let blocks = blocks.and_then(Result::ok).unwrap_or_default();
@@ -260,14 +267,10 @@ pub unsafe fn gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks, r
                 let block = own.block(intercepted, call)?;
                 return Ok(([block.bytes()].into(), Row::joined(own.at, block), Row::EMPTY));
             }
+            let mut bytes = Vec::with_capacity(intercepted.size);
             // SAFETY: by the caller's contract.
-            let blocks = unsafe { all.read(intercepted, call)? };
-            let (offset, to) = blocks[intercepted.rank];
-            let send = match is_in_place {
-                true => Row::joined(all.at.wrapping_byte_offset(offset), to),
-                false => Row::joined(own.at, to.other_side(intercepted.handles, own.count, own.dtype)?),
-            };
-            Ok((bytes_of(&blocks), send, Row::placed(all.at, blocks)))
+            let (recv, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
+            Ok((bytes.into(), own.contribution(intercepted, mine)?, recv))
         };
         let of = |(bytes, send, recv), is_in_place| {
             let block_bytes = BlockBytes::PerOwner(bytes);
@@ -284,34 +287,51 @@ pub unsafe fn gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks, r
     unsafe { carry_out(call, (count, own.dtype), transfer()) }
 }
 
-/// Intercepts MPI_Allgatherv or MPI_Scatterv; the arguments are those of `equal_blocks`. Returns `None` for a call that
-/// is forwarded.
+/// Intercepts MPI_Allgatherv. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
-pub unsafe fn unequal_blocks(call: MpiCall, own: Elements, all: UnequalBlocks, root: Option<c_int>) -> Option<c_int> {
+pub unsafe fn all_gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks) -> Option<c_int> {
     let is_in_place = own.is_in_place();
     let transfer = || {
-        let (intercepted, root) = call.with_root(root)?;
-        if root.is_some() && intercepted.selection.always_prefers_mpi(call.function) {
+        let intercepted = call.intercepted()?;
+        let mut bytes = Vec::with_capacity(intercepted.size);
+        // SAFETY: by the caller's contract.
+        let (recv, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
+        let (send, block_bytes) = (own.contribution(intercepted, mine)?, BlockBytes::PerRank(bytes.into()));
+        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
+    };
+    let count = if is_in_place { 0 } else { own.count };
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(call, (count, own.dtype), transfer()) }
+}
+
+/// Intercepts MPI_Scatterv; in place the root's own block is not moved. Returns `None` for a call that is forwarded.
+///
+/// # Safety
+/// The buffers and arrays are what MPI demands of the caller.
+pub unsafe fn scatter_unequal(call: MpiCall, all: UnequalBlocks, own: Elements, root: c_int) -> Option<c_int> {
+    let is_in_place = own.is_in_place();
+    let transfer = || {
+        let (intercepted, root) = call.with_root(Some(root))?;
+        if intercepted.selection.always_prefers_mpi(call.function) {
             return Err(ForwardReason::Faster.into());
         }
-        let (rank, has_all) = (intercepted.rank, root.is_none_or(|root| root == intercepted.rank));
+        let (rank, root) = (intercepted.rank, root.unwrap_or(0));
         // SAFETY: by the caller's contract.
-        let blocks = has_all.then(|| unsafe { all.read(intercepted, call) });
+        let blocks = (root == rank).then(|| unsafe { all.read(intercepted, call) });
         let (bytes, blocks) = agree_on_bytes(intercepted, root, blocks)?;
-        check_not_in_place(is_in_place && !has_all)?;
-        let send = match is_in_place {
-            true if is_scatter(call) => Row::unread(bytes[rank]),
-            true => Row::joined(all.at.wrapping_byte_offset(blocks[rank].0), blocks[rank].1),
+        check_not_in_place(is_in_place && root != rank)?;
+        let recv = match is_in_place {
+            true => Row::unread(bytes[rank]),
             false => match own.block(intercepted, call)? {
                 block if block.bytes() == bytes[rank] => Row::joined(own.at, block),
                 _ => return Err(unequal_sides().into()),
             },
         };
-        let recv = if has_all { Row::placed(all.at, blocks) } else { Row::EMPTY };
+        let send = if root == rank { Row::placed(all.at, blocks) } else { Row::EMPTY };
         let block_bytes = BlockBytes::PerRank(bytes);
-        Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
+        Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
     };
     let count = if is_in_place { 0 } else { own.count };
     // SAFETY: by the caller's contract.
@@ -369,8 +389,8 @@ pub unsafe fn alltoall_unequal(call: MpiCall, send: UnequalBlocks, recv: Unequal
         let mut bytes = Vec::with_capacity(2 * intercepted.size);
         // SAFETY: by the caller's contract.
         let (send, recv) = unsafe {
-            let send = sent.read_row(intercepted, call, &mut bytes)?;
-            (send, recv.read_row(intercepted, call, &mut bytes)?)
+            let (send, _) = sent.read_row(intercepted, call, &mut bytes)?;
+            (send, recv.read_row(intercepted, call, &mut bytes)?.0)
         };
         let block_bytes = BlockBytes::PerPair(bytes.into());
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: false, send, recv })

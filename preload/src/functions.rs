@@ -30,7 +30,7 @@ macro_rules! for_each_function {
             Allgatherv ALLGATHERV allgatherv
                 [Iallgatherv IALLGATHERV iallgatherv; Allgatherv_init ALLGATHERV_INIT allgatherv_init], AllGather, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type)
-                => data_movement::unequal_blocks(elements(send, n, dtype), blocks(recv, m, to, recv_type), None);
+                => data_movement::all_gather_unequal(elements(send, n, dtype), blocks(recv, m, to, recv_type));
             Gather GATHER gather
                 [Igather IGATHER igather; Gather_init GATHER_INIT gather_init], Gather, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
@@ -44,7 +44,7 @@ macro_rules! for_each_function {
                 => data_movement::equal_blocks(elements(recv, m, recv_type), elements(send, n, dtype), Some(root));
             Scatterv SCATTERV scatterv [], Scatter, counts,
                 (send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
-                => data_movement::unequal_blocks(elements(recv, m, recv_type), blocks(send, n, from, dtype), Some(root));
+                => data_movement::scatter_unequal(blocks(send, n, from, dtype), elements(recv, m, recv_type), root);
             Alltoall ALLTOALL alltoall
                 [Ialltoall IALLTOALL ialltoall; Alltoall_init ALLTOALL_INIT alltoall_init], AllToAll, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type)

@@ -15,7 +15,13 @@ const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    crate::common::play(&[("matrix", matrix), ("windows", windows), ("differ", differ), ("strays", strays)]);
+    crate::common::play(&[
+        ("matrix", matrix),
+        ("windows", windows),
+        ("differ", differ),
+        ("strays", strays),
+        ("turns", turns),
+    ]);
 }
 
 struct Caller {
@@ -231,6 +237,35 @@ fn forms_larger_than_the_windows() {
         let least = earlybird_shm::layout::Windows::least_budget_bytes(ranks);
         Job::new("windows", ranks).var("EARLYBIRD_ARENA_MAX", least).run();
     }
+}
+
+/// Calls whose buffers are as long as those of the call before, while the lengths of others' blocks are not.
+fn turns(_: &Player) {
+    let comm = &Communicator::from_env().unwrap();
+    let rank = comm.rank();
+    for call in 0..200u64 {
+        let scale = [1, 9, 300][(call / 50) as usize % 3];
+        let counts =
+            [[2, 1, 5], [2, 5, 1], [2, 0, 6], [1, 2, 5], [5, 2, 1]][(mix(call) % 5) as usize].map(|n| n * scale);
+        let block = |rank: usize| vec![call << 8 | rank as u64; counts[rank]];
+        let all = [block(0), block(1), block(2)].concat();
+        let (mut joined, mut part, mut sum) = (vec![0; all.len()], vec![0; counts[rank]], vec![0; counts[rank]]);
+        comm.all_gather_varcount_into(&block(rank), &mut joined, &counts).unwrap();
+        assert_eq!(joined, all, "call {call}: {counts:?}");
+        let root = comm.process_at_rank(0);
+        match rank {
+            0 => root.scatter_varcount_into_root(&all, &mut part, &counts).unwrap(),
+            _ => root.scatter_varcount_into(&mut part, &counts).unwrap(),
+        }
+        assert_eq!(part, block(rank), "call {call}: {counts:?}");
+        comm.reduce_scatter_varcount_into(&all, &mut sum, &counts, Op::Sum).unwrap();
+        assert!(sum.iter().zip(&part).all(|(sum, one)| *sum == 3 * one), "call {call}: {counts:?}");
+    }
+}
+
+#[test]
+fn lengths_of_others_are_not_those_of_the_call_before() {
+    Job::new("turns", 3).run();
 }
 
 /// Rank 1 sends to rank 2 what that does not expect, or gives buffers that do not fit; the communicator goes on.

@@ -17,6 +17,7 @@ impl NodeComm {
         match payload {
             CachedPayload::Flat(payload) => self.run_cached(key, payload),
             CachedPayload::Exchange(exchange) => self.run_cached(key, exchange),
+            CachedPayload::Unequal(exchange, counts) => self.run_cached(key, (exchange, counts)),
             CachedPayload::Gather(gather) => self.run_cached(key, gather),
         }
     }
@@ -27,7 +28,7 @@ impl NodeComm {
     fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Box<Error>>> {
         let state = &mut *self.state.try_lock()?;
         let NodeState { broken, member, calls, last, .. } = state;
-        let cached = calls.find(key)?;
+        let cached = calls.find(key, payload.counts())?;
         if *broken || member.board.is_forked_child() {
             return None;
         }
@@ -53,6 +54,7 @@ impl CachedPayload<'_> {
         match self {
             CachedPayload::Flat(payload) => payload.run(cached, member),
             CachedPayload::Exchange(exchange) => exchange.run(cached, member),
+            CachedPayload::Unequal(exchange, counts) => (exchange, counts).run(cached, member),
             CachedPayload::Gather(gather) => gather.run(cached, member),
         }
     }
@@ -60,6 +62,12 @@ impl CachedPayload<'_> {
 
 /// A payload that the fast path carries out with the prepared state of a call.
 trait FastPath {
+    /// See [`CachedPayload::counts`].
+    #[inline(always)]
+    fn counts(&self) -> &[usize] {
+        &[]
+    }
+
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>>;
 }
 
@@ -74,6 +82,18 @@ impl FastPath for SmallExchange<'_> {
     #[inline(always)]
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
         member.run_fast_exchange(self.with(&cached.prepared, cached.blocks.as_ref()?)?)
+    }
+}
+
+impl FastPath for (SmallExchange<'_>, &[usize]) {
+    #[inline(always)]
+    fn counts(&self) -> &[usize] {
+        self.1
+    }
+
+    #[inline(always)]
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        member.run_fast_exchange(self.0.with_unequal(&cached.prepared, cached.blocks.as_ref()?)?)
     }
 }
 

@@ -3,15 +3,17 @@
 use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
 use crate::protocol::call::Prepared;
+use crate::protocol::geometry::KnownLengths;
 use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPayload};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
-/// The packed arguments of a small call with blocks of one length and an operator of the library. Calls with equal keys have
-/// equal prepared state.
+/// The packed arguments of a small call with an operator of the library. Calls with equal keys have equal prepared state, and, where each
+/// rank's block has a length of its own, equal counts as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16 | owners announce 1`.
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16 | owners announce 1 | counts
+    /// for each rank 1`.
     kind: u64,
     /// Elements of an allreduce; of an exchange `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
     count: usize,
@@ -32,6 +34,8 @@ const LAST_ROOT: usize = (1 << 15) - 2;
 pub(super) enum CachedPayload<'a> {
     Flat(SmallPayload<'a>),
     Exchange(SmallExchange<'a>),
+    /// Of blocks of which each rank's has so many elements.
+    Unequal(SmallExchange<'a>, &'a [usize]),
     /// Of which the owners announce the lengths of their blocks.
     Gather(SmallGather<'a>),
 }
@@ -41,9 +45,20 @@ impl CachedPayload<'_> {
     pub(super) fn bytes(&self) -> usize {
         match self {
             CachedPayload::Flat(payload) => payload.bytes(),
-            CachedPayload::Exchange(exchange) => exchange.bytes().into_iter().max().unwrap_or(0),
+            CachedPayload::Exchange(exchange) | CachedPayload::Unequal(exchange, _) => {
+                exchange.bytes().into_iter().max().unwrap_or(0)
+            }
             // It is one operation at any length.
             CachedPayload::Gather(_) => 0,
+        }
+    }
+
+    /// The counts by which the call differs from others with its key; none where its key says all.
+    #[inline(always)]
+    pub(super) fn counts(&self) -> &[usize] {
+        match self {
+            CachedPayload::Unequal(_, counts) => counts,
+            CachedPayload::Flat(_) | CachedPayload::Exchange(_) | CachedPayload::Gather(_) => &[],
         }
     }
 }
@@ -55,7 +70,7 @@ impl CallKey {
         let CollectiveArgs {
             collective,
             op: ReduceOp::Builtin(op),
-            counts: counts @ (Counts::Uniform | Counts::PerOwner(_)),
+            counts: counts @ (Counts::Uniform | Counts::PerRank([_, ..]) | Counts::PerOwner(_)),
             ref buffers,
             placement: Placement::Private,
             options,
@@ -66,6 +81,7 @@ impl CallKey {
         };
         let traits = collective.traits();
         let (payload, count) = match traits.reaches_all() {
+            true if matches!(counts, Counts::PerRank(_)) => return None,
             true => {
                 let payload = buffers.small_payload()?;
                 (CachedPayload::Flat(payload), payload.count())
@@ -87,6 +103,7 @@ impl CallKey {
                 let count = send | recv << 24 | root << 48 | usize::from(in_place) << 63;
                 let payload = match counts {
                     Counts::PerOwner(counts) => CachedPayload::Gather(buffers.small_gather(counts)?),
+                    Counts::PerRank(counts) => CachedPayload::Unequal(payload, counts),
                     _ => CachedPayload::Exchange(payload),
                 };
                 (payload, count)
@@ -100,7 +117,8 @@ impl CallKey {
             | (options.order as u64) << 24
             | (options.algorithm as u64) << 32
             | u64::from(options.within) << 40
-            | u64::from(matches!(counts, Counts::PerOwner(_))) << 56;
+            | u64::from(matches!(counts, Counts::PerOwner(_))) << 56
+            | u64::from(matches!(counts, Counts::PerRank(_))) << 57;
         Some((CallKey { kind, count }, payload))
     }
 }
@@ -112,6 +130,8 @@ pub(super) struct CachedCall {
     /// `None` where the call was not small.
     pub(super) key: Option<CallKey>,
     pub(super) prepared: Prepared<'static>,
+    /// See [`CachedPayload::counts`].
+    counts: Box<[usize]>,
     /// The blocks of an exchange that may go the fast path.
     pub(super) blocks: Option<SmallBlocks>,
     /// Bytes of the largest deposit.
@@ -128,12 +148,17 @@ impl CachedCall {
         small: Option<(CallKey, CachedPayload<'_>)>,
         (me, window_bytes): (usize, usize),
     ) -> Self {
-        let blocks = match small {
-            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&prepared, me, window_bytes, false),
-            Some((_, CachedPayload::Gather(gather))) => gather.exchange.blocks(&prepared, me, window_bytes, true),
-            _ => None,
+        let blocks_of = |exchange: SmallExchange<'_>, lengths| {
+            SmallBlocks::new(&prepared, exchange.bytes(), me, window_bytes, lengths)
         };
-        CachedCall { key: small.map(|(key, _)| key), prepared, blocks, window_bytes, signature }
+        let blocks = small.and_then(|(_, payload)| match payload {
+            CachedPayload::Exchange(exchange) => blocks_of(exchange, KnownLengths::Equal),
+            CachedPayload::Unequal(exchange, counts) => blocks_of(exchange, KnownLengths::Each(counts)),
+            CachedPayload::Gather(gather) => blocks_of(gather.exchange, KnownLengths::Own),
+            CachedPayload::Flat(_) => None,
+        });
+        let counts = small.map_or_else(Box::default, |(_, payload)| payload.counts().into());
+        CachedCall { key: small.map(|(key, _)| key), prepared, counts, blocks, window_bytes, signature }
     }
 }
 
@@ -149,18 +174,26 @@ struct Set {
 }
 
 impl CallCache {
-    /// The prepared state of the call with this key.
+    /// The prepared state of the call with this key and these [`CachedPayload::counts`].
     #[inline(always)]
-    pub(super) fn find(&self, key: CallKey) -> Option<&CachedCall> {
+    pub(super) fn find(&self, key: CallKey, counts: &[usize]) -> Option<&CachedCall> {
         let set = &self.0[set_of([key.kind, key.count as u64])];
-        set.calls.iter().find_map(|place| place.as_ref().filter(|cached| cached.key == Some(key)))
+        let is_it = |cached: &&CachedCall| cached.key == Some(key) && (counts.is_empty() || *cached.counts == *counts);
+        set.calls.iter().find_map(|place| place.as_ref().filter(is_it))
     }
 
     /// The place of a call: the one that has its prepared state, or an empty one, from which the oldest call of the set had to go.
-    pub(super) fn place(&mut self, key: Option<CallKey>, signature: Signature) -> &mut Option<CachedCall> {
+    pub(super) fn place(
+        &mut self,
+        small: Option<(CallKey, &[usize])>,
+        signature: Signature,
+    ) -> &mut Option<CachedCall> {
+        let (key, counts) = small.unzip();
         let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
         let set = &mut self.0[set_of(words)];
-        let is_of_call = |cached: &CachedCall| (cached.key, cached.signature) == (key, signature);
+        let counts = counts.unwrap_or_default();
+        let is_of_call =
+            |cached: &CachedCall| (cached.key, cached.signature, &*cached.counts) == (key, signature, counts);
         let at = match set.calls.iter().position(|place| place.as_ref().is_some_and(is_of_call)) {
             Some(at) => at,
             None => {
@@ -206,7 +239,7 @@ mod tests {
     /// Prepares an allreduce of so many elements, as a call of it does.
     fn prepare(calls: &mut CallCache, count: usize) {
         let signature = signature(count);
-        let place = calls.place(Some(key(count)), signature);
+        let place = calls.place(Some((key(count), &[])), signature);
         let prepared = Prepared::new(signature, DType::F64, Op::Sum, 2, false, Algorithm::Flat).expect("f64 has a sum");
         *place = Some(CachedCall { key: Some(key(count)), ..CachedCall::new(signature, prepared, None, (0, 0)) });
     }
@@ -217,18 +250,18 @@ mod tests {
         for first in 0..200 {
             let counts = first..first + CALLS_OF_A_SET;
             for count in counts.clone().chain(counts.clone()) {
-                if calls.find(key(count)).is_none() {
+                if calls.find(key(count), &[]).is_none() {
                     prepare(&mut calls, count);
                 }
             }
             for count in counts {
-                let found = calls.find(key(count)).expect("kept");
+                let found = calls.find(key(count), &[]).expect("kept");
                 assert_eq!(found.signature, signature(count));
-                assert!(calls.place(Some(key(count)), signature(count)).is_some(), "it has its place again");
+                assert!(calls.place(Some((key(count), &[])), signature(count)).is_some(), "it has its place again");
             }
         }
         calls.clear();
-        assert!((0..300).all(|count| calls.find(key(count)).is_none()));
+        assert!((0..300).all(|count| calls.find(key(count), &[]).is_none()));
     }
 
     #[test]
@@ -251,8 +284,8 @@ mod tests {
         let mut calls = CallCache::default();
         for count in 0..1000 {
             prepare(&mut calls, count);
-            assert!(calls.find(key(count)).is_some_and(|found| found.signature == signature(count)), "{count}");
-            assert!(calls.find(CallKey { kind: 8, count }).is_none());
+            assert!(calls.find(key(count), &[]).is_some_and(|found| found.signature == signature(count)), "{count}");
+            assert!(calls.find(CallKey { kind: 8, count }, &[]).is_none());
         }
         assert_eq!(calls.0.iter().flat_map(|set| &set.calls).flatten().count(), SETS * CALLS_OF_A_SET);
     }

@@ -27,8 +27,12 @@ impl<B: Board> Member<B> {
             return done;
         }
         if let Some((exchange, blocks)) = call.small_exchange(self.board.rank())
-            && let Some(exchange) = exchange.with(call.prepared, &blocks)
-            && let Some(done) = self.run_fast_exchange(exchange)
+            && let Some(done) = match blocks.are_equal() {
+                true => exchange.with(call.prepared, &blocks).and_then(|exchange| self.run_fast_exchange(exchange)),
+                false => {
+                    exchange.with_unequal(call.prepared, &blocks).and_then(|exchange| self.run_fast_exchange(exchange))
+                }
+            }
         {
             return done;
         }

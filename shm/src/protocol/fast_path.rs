@@ -14,7 +14,7 @@ use super::event;
 use super::lines::INLINE_BYTES;
 use super::member::{Member, mix};
 use super::operation::{Report, Stop};
-use super::payload::{PreparedExchange, PreparedPayload};
+use super::payload::{BlockSizes, PreparedExchange, PreparedPayload};
 use super::reuse::left_by_all;
 use super::step::Step;
 use super::store_pace::Stores;
@@ -42,7 +42,10 @@ impl<B: Board> Member<B> {
     /// Runs one small exchange in the same way and under the same conditions. Every rank deposits what others need, and
     /// receives or folds the blocks for it in the order of the ranks; one that receives nothing leaves at once.
     #[inline(always)]
-    pub fn run_fast_exchange(&mut self, exchange: PreparedExchange<'_>) -> Option<Result<Report, Stop>> {
+    pub fn run_fast_exchange<S: BlockSizes>(
+        &mut self,
+        exchange: PreparedExchange<'_, S>,
+    ) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
         let exchanged = match exchange.is_inline() {
             true => self.exchange_lines(exchange, slot),
@@ -140,11 +143,11 @@ impl<B: Board> Member<B> {
 
     /// Exchanges deposits that travel beside the marks.
     #[inline(always)]
-    fn exchange_lines(&mut self, exchange: PreparedExchange<'_>, slot: usize) -> Result<(), Stop> {
+    fn exchange_lines<S: BlockSizes>(&mut self, exchange: PreparedExchange<'_, S>, slot: usize) -> Result<(), Stop> {
         let mark = self.begin(exchange.hash());
         let board = &self.board;
         let line = board.line(slot, board.rank());
-        let place = |rank| Place::Inline { slot, rank, bytes: exchange.deposit_bytes() };
+        let place = |rank| Place::Inline { slot, rank, bytes: exchange.deposit_bytes(rank) };
         exchange.describe(line);
         if exchange.deposits() {
             board.write(place(board.rank()), |deposit| exchange.deposit(deposit, 0, Stores::Ordinary));
@@ -167,7 +170,11 @@ impl<B: Board> Member<B> {
     /// Exchanges deposits that are announced piece by piece; `None`, with nothing done, where their memory is not known to be free
     /// and there.
     #[inline(never)]
-    fn exchange_deposits(&mut self, exchange: PreparedExchange<'_>, slot: usize) -> Option<Result<(), Stop>> {
+    fn exchange_deposits<S: BlockSizes>(
+        &mut self,
+        exchange: PreparedExchange<'_, S>,
+        slot: usize,
+    ) -> Option<Result<(), Stop>> {
         let area = self.fast_path_area(exchange.need())?;
         let mark = self.begin(exchange.hash());
         let (board, epoch, hash) = (&self.board, self.epoch, exchange.hash() ^ self.history);
@@ -200,9 +207,9 @@ impl<B: Board> Member<B> {
 
     /// Deposits a piece and announces it.
     #[inline(always)]
-    fn deposit_piece(
+    fn deposit_piece<S: BlockSizes>(
         &self,
-        exchange: &PreparedExchange<'_>,
+        exchange: &PreparedExchange<'_, S>,
         piece: usize,
         slot: usize,
         area: (usize, usize),
@@ -218,8 +225,8 @@ impl<B: Board> Member<B> {
 
     /// Deposits several pieces, one after the other.
     #[inline(never)]
-    fn deposit_pieces(&mut self, exchange: &PreparedExchange<'_>, slot: usize, area: (usize, usize)) {
-        let stores = self.scratch.stores.begin(exchange.deposit_bytes());
+    fn deposit_pieces<S: BlockSizes>(&mut self, exchange: &PreparedExchange<'_, S>, slot: usize, area: (usize, usize)) {
+        let stores = self.scratch.stores.begin(exchange.deposit_bytes(self.board.rank()));
         (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, area, stores));
         self.scratch.stores.end(stores, exchange.written_bytes());
     }

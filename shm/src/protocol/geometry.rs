@@ -42,6 +42,17 @@ pub enum Lens<'a> {
     Pairs(Pairs<'a>),
 }
 
+/// What a rank knows of the lengths of the blocks.
+#[derive(Debug, Clone, Copy)]
+pub enum KnownLengths<'a> {
+    /// All have the same, which follows from the buffers.
+    Equal,
+    /// The elements of each rank's.
+    Each(&'a [usize]),
+    /// That of its own; the root knows all.
+    Own,
+}
+
 /// The blocks that one rank sends to each and receives from each, where they differ for every pair.
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs<'a> {
@@ -180,9 +191,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns whether every block has as many elements.
-    pub fn is_uniform(&self) -> bool {
-        matches!(self.lens, Lens::Equal(_)) && !self.owners_announce
+    /// What a rank knows of the lengths of blocks; `None` where each pair of ranks has its own.
+    pub fn known_lengths(&self) -> Option<KnownLengths<'_>> {
+        match self.lens {
+            _ if self.owners_announce => Some(KnownLengths::Own),
+            Lens::Equal(_) => Some(KnownLengths::Equal),
+            Lens::Each(counts, _) => Some(KnownLengths::Each(counts)),
+            Lens::Pairs(_) => None,
+        }
     }
 
     /// Returns whether each rank knows the lengths of its own blocks only.

@@ -74,6 +74,8 @@ pub struct Scenario {
     trusted: bool,
     /// True if each rank knows the lengths of its own blocks only, and the root of a gather those of all; those of rank 0 are one word long.
     announced: bool,
+    /// True if all ranks know that rank 0's block is one word long, unlike the others.
+    unequal: bool,
 }
 
 /// How one rank's run ended.
@@ -122,6 +124,7 @@ impl Scenario {
             cannot_read: None,
             trusted: false,
             announced: false,
+            unequal: false,
         }
     }
     /// `rank` stops after `epochs` operations. The others must not need it any more.
@@ -147,6 +150,11 @@ impl Scenario {
     /// Ranks announce their lengths, and rank 0 has but one word for each.
     pub fn announced(mut self) -> Self {
         self.announced = true;
+        self
+    }
+    /// Every rank's block has a length that all know: rank 0's is one word long.
+    pub fn unequal(mut self) -> Self {
+        self.unequal = true;
         self
     }
     /// Another operation than an allreduce; the root is rank 0.
@@ -213,9 +221,9 @@ impl Scenario {
         1 << (8 * rank) << epoch | (word as u64) << (40 + 4 * rank)
     }
 
-    /// Words that `from` has for each rank.
-    fn len(&self, from: usize) -> usize {
-        if self.announced && from == 0 { 1 } else { self.words }
+    /// Words of the block of `rank`, or, of pairs of ranks, that it has for each.
+    fn len(&self, rank: usize) -> usize {
+        if (self.announced || self.unequal) && rank == 0 { 1 } else { self.words }
     }
 
     /// Returns whether owners announce the lengths of their blocks to the root.
@@ -234,18 +242,16 @@ impl Scenario {
 
     /// What `rank` must have at `word` of its result.
     fn expected(&self, rank: usize, epoch: usize, word: usize) -> u64 {
-        if self.announced {
-            let [.., starts] = self.pairs(rank);
-            let from = (0..self.ranks).rfind(|from| starts[*from] <= word).expect("a word of some rank");
-            return Self::value(from, epoch, rank * self.len(from) + word - starts[from]);
-        }
+        let [.., starts] = self.pairs(rank);
+        let from = (0..self.ranks).rfind(|from| starts[*from] <= word).expect("a word of some rank");
+        let within = word - starts[from];
         let sum = |word| (0..self.ranks).map(|r| Self::value(r, epoch, word)).sum();
         match self.collective {
             Collective::Broadcast => Self::value(0, epoch, word),
-            Collective::AllGather | Collective::Gather => Self::value(word / self.words, epoch, word % self.words),
-            Collective::AllToAll => Self::value(word / self.words, epoch, rank * self.words + word % self.words),
-            Collective::Scatter => Self::value(0, epoch, rank * self.words + word),
-            Collective::ReduceScatter => sum(rank * self.words + word),
+            Collective::AllGather | Collective::Gather => Self::value(from, epoch, within),
+            Collective::AllToAll => Self::value(from, epoch, rank * self.len(from) + within),
+            Collective::Scatter => Self::value(0, epoch, starts[rank] + word),
+            Collective::ReduceScatter => sum(starts[rank] + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
             // The first rank of an exclusive one has no result.
             Collective::Scan => (0..=rank).map(|r| Self::value(r, epoch, word)).sum(),
@@ -262,7 +268,11 @@ impl Scenario {
         let call = Signature::new(self.collective, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat);
         let call = if self.registered { call.registered() } else { call };
         let call = if self.shared { call.shared() } else { call };
-        let call = if self.announced { call.unequal(&[]) } else { call };
+        let call = match (self.announced, self.unequal) {
+            (true, _) => call.unequal(&[]),
+            (_, true) => call.unequal(&self.pairs(rank)[2]),
+            _ => call,
+        };
         if self.collective.traits().has_root() { call.rooted(0) } else { call }
     }
 
@@ -290,6 +300,7 @@ impl Scenario {
                     Lens::Pairs(Pairs { me: rank, most: None, send, send_starts, recv, recv_starts })
                 }
                 true if rank == 0 => Lens::Each(recv, recv_starts),
+                false if self.unequal => Lens::Each(recv, recv_starts),
                 _ => Lens::Equal(self.len(rank)),
             };
             let exchange = Exchange::new(self.collective, 0, self.ranks, lens);

@@ -64,6 +64,7 @@ macro_rules! for_every_model {
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
+            unequal_all_gather_2 unequal_all_gather_mixed_2 unequal_all_gather_deposit_2 unequal_reduce_scatter_2 unequal_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
@@ -259,6 +260,16 @@ models! {
         Some(upto(1)), Scenario::new(Flat, 3, THREE).of(Gather).announced();
     mismatch_announced_gather_2: "different calls, gather with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(Gather).announced().epochs(2).stranger(1);
+    unequal_all_gather_2: "allgather of unequal blocks, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(Flat, 2, 2).of(AllGather).unequal().epochs(2);
+    unequal_all_gather_mixed_2: "allgather of unequal blocks, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, 2).of(AllGather).unequal().epochs(2).general(0);
+    unequal_all_gather_deposit_2: "allgather of unequal blocks, deposits of 1 and 2 pieces, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, TWO).of(AllGather).unequal();
+    unequal_reduce_scatter_2: "reduce-scatter of unequal blocks, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, 2).of(ReduceScatter).unequal().epochs(2);
+    unequal_scatter_deposit_2: "scatter of unequal blocks by a deposit, the root on the general path, the other on the fast one, 2 ranks, reuse",
+        upto(2), Some(upto(3)), Scenario::new(Flat, 2, EIGHT).of(Scatter).unequal().epochs(2).general(0);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
     reduce_scatter_mixed_2: "reduce-scatter, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),

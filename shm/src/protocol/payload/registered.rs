@@ -1,7 +1,8 @@
 //! Registered buffers and shared results, and the arithmetic on them: the invariants are those of the payload (S, P).
 #![allow(unsafe_code)]
 
-use super::{Buffers, elements};
+use super::Buffers;
+use super::buffers::elements;
 use crate::kernels::Kernels;
 use crate::protocol::call::{Arithmetic, Call};
 use crate::protocol::pieces::Pieces;

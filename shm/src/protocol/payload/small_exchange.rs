@@ -1,27 +1,22 @@
-//! The blocks of a small exchange: what the fast path needs of a call that moves blocks or folds them, and its copies and folds.
+//! A small exchange on the fast path: its copies and folds, of the blocks that [`SmallBlocks`] describes.
 //!
 //! The invariants are those of the module above; **E (exchange)**: `send` is readable for the blocks that this rank sends, and
 //! `recv` writable for those that it receives: [`SmallExchange::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
+use super::Buffers;
 use super::parts::copy_with;
+use super::small_blocks::{BlockSizes, EqualSizes, SmallBlocks, UnequalSizes};
 use super::small_payload::copy_deposit;
-use super::{Buffers, Call, Prepared};
-use crate::kernels::{self, FoldFn};
+use crate::kernels;
 use crate::op::{DType, Datatype};
 use crate::protocol::board::{Need, Place};
-use crate::protocol::call::{Arithmetic, Lane};
-use crate::protocol::geometry::{Exchange, Lens, Who};
+use crate::protocol::call::{Call, Prepared};
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use crate::protocol::pieces::PIECE_BYTES;
 use crate::protocol::store_pace::Stores;
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Bytes of the largest deposit that goes the fast path.
-const MOST_BYTES: usize = 32 * PIECE_BYTES;
-/// The same among more than two ranks. The fast path receives in the order of the ranks: what a late one holds up must be little.
-pub(super) const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 
 /// The buffers of a call that runs as an exchange.
 #[derive(Debug, Clone, Copy)]
@@ -33,57 +28,22 @@ pub struct SmallExchange<'a> {
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
-/// The blocks of a small exchange as one rank sends and receives them; the same while calls repeat.
-#[derive(Debug, Clone)]
-pub struct SmallBlocks {
-    me: usize,
-    ranks: usize,
-    /// Bytes of a block, and of a deposit.
-    block: usize,
-    deposit_bytes: usize,
-    /// Bytes of all blocks that this rank sends, and of all that it receives.
-    send_bytes: usize,
-    recv_bytes: usize,
-    /// The elements that this rank announces, where only the root knows the lengths of all blocks.
-    announced: Option<usize>,
-    /// True if results have a contribution of this rank, and if another rank, or itself in its turn, reads it from its deposit.
-    contributes: bool,
-    deposits: bool,
-    receives: bool,
-    /// True if a deposit has a block for each rank, and if a result has one from each.
-    in_parts: bool,
-    joins: bool,
-    /// The ranks from which a block is received, this one among them if a result has its own.
-    sources: Range<usize>,
-    /// True if a block is received from every other rank.
-    receives_from_all: bool,
-    /// The ranks whose deposits this one writes or reads.
-    whose: Who,
-    /// The fold of what is received, and the zeros at the end of the bytes of an element, a power of two; `None` where it is copied.
-    fold: Option<(FoldFn, u32)>,
-    /// True if a fold takes this rank's own contribution in its turn: out of its deposit, since the result may lie where the
-    /// contribution did. Otherwise the fold begins with it.
-    in_turn: bool,
-}
-
 /// A small exchange with the prepared state of its call.
 #[derive(Debug, Clone, Copy)]
-pub struct PreparedExchange<'a> {
+pub struct PreparedExchange<'a, S> {
     exchange: SmallExchange<'a>,
     prepared: &'a Prepared<'a>,
     blocks: &'a SmallBlocks,
+    sizes: S,
 }
 
 impl Call<'_> {
     /// The buffers of the call and its blocks on rank `me` for the fast path, if it may go there.
     pub(in crate::protocol) fn small_exchange(&self, me: usize) -> Option<(SmallExchange<'_>, SmallBlocks)> {
         let window = self.window?;
-        let announces = window.exchange.owners_announce;
-        if !announces && !window.exchange.is_uniform() {
-            return None;
-        }
+        let lengths = window.exchange.known_lengths()?;
         let (exchange, most) = (self.whole_exchange()?, window.deposit_most().checked_mul(self.element_bytes)?);
-        Some((exchange, exchange.blocks(self.prepared, me, most, announces)?))
+        Some((exchange, SmallBlocks::new(self.prepared, exchange.bytes(), me, most, lengths)?))
     }
 
     /// The buffers of the call as those of an exchange.
@@ -126,78 +86,49 @@ impl<'a> SmallExchange<'a> {
         [self.send_bytes, self.recv_bytes]
     }
 
-    /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path: as one operation, whose
-    /// deposits have at most `window_bytes`. `None` on a root to which owners announce their
-    /// lengths: see [`super::SmallGather`].
-    pub fn blocks(
-        &self,
-        prepared: &Prepared<'_>,
-        me: usize,
-        window_bytes: usize,
-        owners_announce: bool,
-    ) -> Option<SmallBlocks> {
-        let (traits, ranks) = (prepared.collective.traits(), prepared.ranks);
-        let (in_parts, joins) = (traits.in_parts, traits.joins());
-        // Who sends to whom does not depend on the lengths, which follow from that.
-        let exchange = Exchange::new(prepared.collective, prepared.root.unwrap_or(0), ranks, Lens::Equal(0));
-        let sources = if exchange.readers.has(me) { exchange.sources(me) } else { 0..0 };
-        let (contributes, receives) = (exchange.depositors.has(me), !sources.is_empty());
-        let number = |of_each: bool| if of_each { ranks } else { 1 };
-        let (sent, received) = (number(in_parts), number(joins));
-        let block = if contributes { self.send_bytes / sent } else { self.recv_bytes / received };
-        let fold = match prepared.arithmetic {
-            Arithmetic::Moved(None) if !traits.folds => None,
-            Arithmetic::Built(kernels) => {
-                let fold_inline = prepared.fold_few?;
-                let fold = if block <= INLINE_BYTES { fold_inline } else { kernels.fold };
-                Some((fold, prepared.accumulator_bytes.trailing_zeros()))
-            }
-            _ => return None,
-        };
-        let in_turn = fold.is_some() && receives && (prepared.in_rank_order || traits.prefix.is_some());
-        let [send_bytes, recv_bytes] =
-            [if contributes { sent * block } else { 0 }, if receives { received * block } else { 0 }];
-        let deposit_bytes = block.saturating_mul(sent);
-        let fits = prepared.lane == Lane::Exchange
-            && block > 0
-            && !(owners_announce && receives)
-            && deposit_bytes <= window_bytes.min(if ranks == 2 { MOST_BYTES } else { MOST_BYTES_OF_MANY })
-            && (!contributes || self.send_bytes == send_bytes)
-            && (!receives || self.recv_bytes == recv_bytes);
-        fits.then_some(SmallBlocks {
-            me,
-            ranks,
-            block,
-            deposit_bytes,
-            send_bytes,
-            recv_bytes,
-            announced: owners_announce.then(|| block / prepared.datatype.size()),
-            contributes,
-            deposits: contributes && exchange.is_read(me, in_turn),
-            receives,
-            in_parts,
-            joins,
-            receives_from_all: sources.clone().filter(|rank| *rank != me).count() + 1 == ranks,
-            sources,
-            whose: exchange.deposits_used_by(me),
-            fold,
-            in_turn,
-        })
+    /// The exchange of `blocks` of one length in the call `prepared`; `None` where the buffers have other lengths.
+    #[inline(always)]
+    pub fn with<'b>(
+        self,
+        prepared: &'b Prepared<'b>,
+        blocks: &'b SmallBlocks,
+    ) -> Option<PreparedExchange<'b, EqualSizes>>
+    where
+        'a: 'b,
+    {
+        self.with_sizes(prepared, blocks, blocks.equal_sizes())
     }
 
-    /// The exchange of `blocks` in the call `prepared`; `None` where the buffers have other lengths.
+    /// The same where the blocks have lengths of their own.
     #[inline(always)]
-    pub fn with<'b>(self, prepared: &'b Prepared<'b>, blocks: &'b SmallBlocks) -> Option<PreparedExchange<'b>>
+    pub fn with_unequal<'b>(
+        self,
+        prepared: &'b Prepared<'b>,
+        blocks: &'b SmallBlocks,
+    ) -> Option<PreparedExchange<'b, UnequalSizes<'b>>>
+    where
+        'a: 'b,
+    {
+        self.with_sizes(prepared, blocks, blocks.unequal_sizes())
+    }
+
+    #[inline(always)]
+    fn with_sizes<'b, S>(
+        self,
+        prepared: &'b Prepared<'b>,
+        blocks: &'b SmallBlocks,
+        sizes: S,
+    ) -> Option<PreparedExchange<'b, S>>
     where
         'a: 'b,
     {
         let holds = |wanted, given| wanted == 0 || wanted == given;
         let fits = holds(blocks.send_bytes, self.send_bytes) && holds(blocks.recv_bytes, self.recv_bytes);
-        fits.then_some(PreparedExchange { exchange: self, prepared, blocks })
+        fits.then_some(PreparedExchange { exchange: self, prepared, blocks, sizes })
     }
 }
 
-impl PreparedExchange<'_> {
+impl<S: BlockSizes> PreparedExchange<'_, S> {
     /// The hash of the call.
     #[inline(always)]
     pub(in crate::protocol) fn hash(&self) -> u32 {
@@ -225,30 +156,36 @@ impl PreparedExchange<'_> {
         Need { accumulator: 0, deposit: self.blocks.deposit_bytes, whose: self.blocks.whose }
     }
 
-    /// Bytes of a deposit.
+    /// Bytes of the deposit of `rank`.
     #[inline(always)]
-    pub(in crate::protocol) fn deposit_bytes(&self) -> usize {
-        self.blocks.deposit_bytes
+    pub(in crate::protocol) fn deposit_bytes(&self, rank: usize) -> usize {
+        if self.blocks.in_parts { self.blocks.deposit_bytes } else { self.sizes.of(rank) }
     }
 
-    /// The number of pieces of a deposit.
+    /// The number of pieces of this rank's deposit.
     #[inline(always)]
     pub(in crate::protocol) fn pieces(&self) -> usize {
-        self.blocks.deposit_bytes.div_ceil(PIECE_BYTES)
+        self.deposit_bytes(self.blocks.me).div_ceil(PIECE_BYTES)
+    }
+
+    /// The rank whose block is received from `rank`, by which its length is known.
+    #[inline(always)]
+    fn block_from(&self, rank: usize) -> usize {
+        if self.blocks.in_parts { self.blocks.me } else { rank }
     }
 
     /// The pieces of the deposit of `rank` in which its block for this rank lies.
     #[inline(always)]
     pub(in crate::protocol) fn pieces_from(&self, rank: usize) -> Range<usize> {
         let start = self.position(rank) * self.blocks.block;
-        start / PIECE_BYTES..(start + self.blocks.block).div_ceil(PIECE_BYTES)
+        start / PIECE_BYTES..(start + self.sizes.of(self.block_from(rank))).div_ceil(PIECE_BYTES)
     }
 
     /// The place of a piece of the deposit of `rank` in `area`, where deposits begin at `base`.
     #[inline(always)]
     pub(in crate::protocol) fn place(&self, (area, base): (usize, usize), rank: usize, piece: usize) -> Place {
         let offset = piece * PIECE_BYTES;
-        let bytes = (self.blocks.deposit_bytes - offset).min(PIECE_BYTES);
+        let bytes = (self.deposit_bytes(rank) - offset).min(PIECE_BYTES);
         Place::Deposit { area, rank, piece, offset: base + offset, bytes }
     }
 
@@ -259,13 +196,13 @@ impl PreparedExchange<'_> {
         if in_parts { (me + ranks - rank - 1) % ranks } else { 0 }
     }
 
-    /// The part of the block at `position` of a deposit that lies in `piece`: its begin in the piece and in the block, and its
-    /// bytes.
+    /// The part of the block of `bytes` at `position` of a deposit that lies in `piece`: its begin in the piece and in the block, and
+    /// its bytes.
     #[inline(always)]
-    fn part(&self, position: usize, piece: usize) -> Option<(usize, usize, usize)> {
-        let (block, first) = (self.blocks.block, piece * PIECE_BYTES);
-        let (start, end) = ((position * block).max(first), ((position + 1) * block).min(first + PIECE_BYTES));
-        (start < end).then(|| (start - first, start - position * block, end - start))
+    fn part(&self, position: usize, bytes: usize, piece: usize) -> Option<(usize, usize, usize)> {
+        let (block, first) = (position * self.blocks.block, piece * PIECE_BYTES);
+        let (start, end) = (block.max(first), (block + bytes).min(first + PIECE_BYTES));
+        (start < end).then(|| (start - first, start - block, end - start))
     }
 
     /// Returns whether this rank receives a block from every other one.
@@ -282,9 +219,10 @@ impl PreparedExchange<'_> {
 
     /// The ranks out of whose deposits this one receives a block, in the order of the ranks.
     #[inline(always)]
-    pub(in crate::protocol) fn sources(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(in crate::protocol) fn sources(self) -> impl Iterator<Item = usize> {
         let SmallBlocks { me, in_turn, .. } = *self.blocks;
-        self.blocks.sources.clone().filter(move |rank| in_turn || *rank != me)
+        let is_one = move |rank: &usize| (in_turn || *rank != me) && self.sizes.has_bytes(self.block_from(*rank));
+        self.blocks.sources.clone().filter(is_one)
     }
 
     /// The call as the waits of the protocol know it.
@@ -300,13 +238,14 @@ impl PreparedExchange<'_> {
     /// it is wanted.
     #[inline(always)]
     pub(in crate::protocol) fn deposit(&self, to: *mut u8, piece: usize, stores: Stores) {
-        let SmallBlocks { me, ranks, block, in_parts, .. } = *self.blocks;
+        let SmallBlocks { me, ranks, in_parts, .. } = *self.blocks;
         for position in 0..self.blocks_written() {
-            let Some((within, from, bytes)) = self.part(position, piece) else { continue };
-            let reader = if in_parts { (me + 1 + position) % ranks } else { 0 };
+            let block = if in_parts { (me + 1 + position) % ranks } else { me };
+            let at = if in_parts { self.sizes.before(block) } else { 0 };
+            let Some((within, from, bytes)) = self.part(position, self.sizes.of(block), piece) else { continue };
             // SAFETY: E; S: the piece holds its part of every block.
             unsafe {
-                let (to, mine) = (to.add(within), self.exchange.send.add(reader * block + from));
+                let (to, mine) = (to.add(within), self.exchange.send.add(at + from));
                 match stores {
                     Stores::Ordinary => copy_block(to, mine, bytes),
                     paced => copy_with(to, mine, bytes, paced),
@@ -324,23 +263,28 @@ impl PreparedExchange<'_> {
 
     /// Bytes of this rank's deposit that are written.
     pub(in crate::protocol) fn written_bytes(&self) -> usize {
-        self.blocks_written() * self.blocks.block
+        let SmallBlocks { me, ranks, in_parts, in_turn, .. } = *self.blocks;
+        match in_parts {
+            true => self.sizes.before(ranks) - if in_turn { 0 } else { self.sizes.of(me) },
+            false => self.sizes.of(me),
+        }
     }
 
     /// `result[own] = mine[own]`, where a result has a part of this rank's own that is not taken in its turn, and it does not
     /// lie there.
     #[inline(always)]
     pub(in crate::protocol) fn keep_own(&self) {
-        let SmallBlocks { me, block, contributes, receives, in_parts, joins, in_turn, .. } = *self.blocks;
+        let SmallBlocks { me, contributes, receives, in_parts, joins, in_turn, .. } = *self.blocks;
         if !contributes || !receives || in_turn {
             return;
         }
-        let (from, to) = (if in_parts { me } else { 0 }, if joins { me } else { 0 });
+        let before = self.sizes.before(me);
+        let (from, to) = (if in_parts { before } else { 0 }, if joins { before } else { 0 });
         // SAFETY: E: as many blocks; they are equal or disjoint by B.
         unsafe {
-            let (from, to) = (self.exchange.send.add(from * block), self.exchange.recv.add(to * block));
+            let (from, to) = (self.exchange.send.add(from), self.exchange.recv.add(to));
             if from != to.cast_const() {
-                copy_block(to, from, block);
+                copy_block(to, from, self.sizes.of(me));
             }
         }
     }
@@ -359,9 +303,10 @@ impl PreparedExchange<'_> {
     /// `result[rank] = theirs`, or `result = result op theirs` where contributions are folded, out of a piece of the deposit of `rank`.
     #[inline(always)]
     pub(in crate::protocol) fn receive(&self, theirs: *const u8, rank: usize, piece: usize) {
-        let SmallBlocks { block, joins, in_turn, .. } = *self.blocks;
-        let Some((within, at, bytes)) = self.part(self.position(rank), piece) else { return };
-        let to = if joins { rank * block } else { 0 };
+        let SmallBlocks { joins, in_turn, .. } = *self.blocks;
+        let block = self.sizes.of(self.block_from(rank));
+        let Some((within, at, bytes)) = self.part(self.position(rank), block, piece) else { return };
+        let to = if joins { self.sizes.before(rank) } else { 0 };
         // SAFETY: E; S: the piece holds its part of the block; the destination of a fold equals the left operand.
         unsafe {
             let (from, to) = (theirs.add(within), self.exchange.recv.add(to + at));

@@ -4,10 +4,10 @@
 //! `own` readable for this rank's: [`SmallGather::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
-use super::small_exchange::MOST_BYTES_OF_MANY;
-use super::{Buffers, Call, Prepared, SmallExchange};
+use super::small_blocks::MOST_BYTES_OF_MANY;
+use super::{Buffers, SmallExchange};
 use crate::kernels;
-use crate::protocol::call::{Arithmetic, Lane};
+use crate::protocol::call::{Arithmetic, Call, Lane, Prepared};
 use crate::protocol::geometry::{Exchange, Lens, Window};
 use crate::protocol::lines::RankLine;
 use crate::protocol::pieces::PIECE_BYTES;

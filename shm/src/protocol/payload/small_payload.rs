@@ -5,9 +5,10 @@
 //! elements.
 #![allow(unsafe_code)]
 
-use super::{Buffers, Call, Prepared};
+use super::Buffers;
 use crate::kernels::{self, FoldFn};
 use crate::op::{DType, Datatype};
+use crate::protocol::call::{Call, Prepared};
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use crate::protocol::pieces::PIECE_BYTES;
 use std::marker::PhantomData;
