@@ -2,21 +2,21 @@
 //! results are written past the caches: every element of every result, by every algorithm, on ranks that come at different times.
 
 use crate::common::{Job, Player, dawdle, mix};
-use earlybird::{Communicator, FoldOrder, Op};
+use earlybird::{Algorithm, Communicator, FoldOrder, Op};
 use earlybird_shm::Collective;
 
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    crate::common::play(&[("sizes", sizes), ("broadcasts", broadcasts)]);
+    crate::common::play(&[("sizes", sizes), ("beyond", beyond)]);
 }
 
 /// Bytes of a block: beside the marks, on the fast path, then deposits that go around, and longer ones.
 const BYTES: [usize; 8] = [8, 4096, 32 << 10, 33 << 10, 40_000, 64 << 10, 100_000, 200_000];
 /// Of a block whose results are larger than a processor's own cache, in several windows.
 const LARGE_BYTES: [usize; 3] = [2 << 20, (2 << 20) + 8, 4_300_008];
-/// Of a broadcast whose receivers write past the caches on processors of every maker.
-const BROADCAST_BYTES: usize = (16 << 20) + 8;
+/// Of a broadcast and an allreduce that are stored past the caches on processors of every maker.
+const BEYOND_BYTES: usize = (16 << 20) + 8;
 const COLLECTIVES: [Collective; 6] = [
     Collective::AllReduce,
     Collective::Broadcast,
@@ -103,16 +103,22 @@ fn sizes(player: &Player) {
     player.say("done");
 }
 
-/// Broadcasts from each rank by each algorithm, one right after the other.
-fn broadcasts(player: &Player) {
+/// Broadcasts from each rank by each algorithm, one right after the other, and allreduces of as many bytes.
+fn beyond(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let (rank, ranks, count) = (comm.rank(), comm.size(), BROADCAST_BYTES / size_of::<u64>());
+    let (rank, ranks, count) = (comm.rank(), comm.size(), BEYOND_BYTES / size_of::<u64>());
     for call in 0..2 * ranks {
         let (root, algorithm) = (call / 2, Collective::Broadcast.traits().algorithms[call % 2]);
         comm.set_algorithm(algorithm).unwrap();
         let mut data = block(call as u64, rank, 0, count);
         comm.process_at_rank(root).broadcast_into(&mut data).unwrap();
         assert!(data == block(call as u64, root, 0, count), "broadcast {call} by {algorithm:?} on rank {rank}");
+    }
+    let mut total = vec![0; count];
+    for call in 0..4 {
+        comm.set_algorithm([Algorithm::Chain, Algorithm::Auto][call as usize % 2]).unwrap();
+        comm.all_reduce_into(&block(call, rank, 0, count), &mut total, Op::Sum).unwrap();
+        assert!(total == sum(call, 0..ranks, 0, count), "allreduce {call} on rank {rank}");
     }
     player.say("done");
 }
@@ -128,9 +134,9 @@ fn three_ranks() {
 }
 
 #[test]
-fn broadcasts_larger_than_the_caches() {
+fn broadcasts_and_allreduces_larger_than_the_caches() {
     for ranks in 2..=3 {
-        Job::new("broadcasts", ranks).run();
+        Job::new("beyond", ranks).run();
     }
 }
 

@@ -71,16 +71,16 @@ impl Call<'_> {
         }
     }
 
-    /// `sum = src`, from elements of the message to those of an accumulator.
+    /// `sum = src`, from elements of the message to those of an accumulator; by such stores where they are the same.
     ///
     /// # Safety
     /// As [`kernels::Kernels::widen`].
-    unsafe fn widen(&self, sum: *mut u8, src: *const u8, count: usize) {
+    unsafe fn widen(&self, sum: *mut u8, src: *const u8, count: usize, stores: Stores) {
         // SAFETY: the caller's contract.
         unsafe {
             match &self.prepared.arithmetic {
                 Arithmetic::Built(kernels::Kernels { widen: Some(widen), .. }) => widen(sum, src, count),
-                _ => kernels::copy(sum, src, count * self.element_bytes),
+                _ => parts::copy_with(sum, src, count * self.element_bytes, stores),
             }
         }
     }
@@ -136,7 +136,7 @@ impl Call<'_> {
         // SAFETY: B, S, P, and the check above; `sum` is borrowed exclusively, so it is neither buffer nor place.
         unsafe {
             match starts {
-                true => self.widen(sum, from, pieces.len(i)),
+                true => self.widen(sum, from, pieces.len(i), Stores::Ordinary),
                 false => self.fold(sum, sum, from, pieces.len(i)),
             }
         }
@@ -155,9 +155,9 @@ impl Call<'_> {
     }
 
     /// `sum = mine`.
-    pub(super) fn begin(&self, sum: *mut u8, pieces: &Pieces, i: usize) {
+    pub(super) fn begin(&self, sum: *mut u8, pieces: &Pieces, i: usize, stores: Stores) {
         // SAFETY: B, S, P; private and shared memory do not overlap.
-        unsafe { self.widen(sum, self.mine(pieces, i), pieces.len(i)) }
+        unsafe { self.widen(sum, self.mine(pieces, i), pieces.len(i), stores) }
     }
 
     /// `sum = sum op mine`.
@@ -211,7 +211,7 @@ impl Call<'_> {
     /// `sum = deposit`, both in shared memory.
     pub(super) fn start(&self, sum: *mut u8, deposit: *const u8, pieces: &Pieces, i: usize) {
         // SAFETY: S for both places, which differ; P.
-        unsafe { self.widen(sum, deposit, pieces.len(i)) }
+        unsafe { self.widen(sum, deposit, pieces.len(i), Stores::Ordinary) }
     }
 
     /// `sum = first op second`, all in shared memory.
@@ -222,7 +222,7 @@ impl Call<'_> {
             match self.prepared.fold_few {
                 Some(_) => self.fold(sum, first, second, len),
                 None => {
-                    self.widen(sum, first, len);
+                    self.widen(sum, first, len, Stores::Ordinary);
                     self.fold(sum, sum, second, len);
                 }
             }

@@ -25,6 +25,8 @@ const TIMED_ONE_IN: u8 = 8;
 const SLOW_NS_PER_KIB: u64 = 250;
 /// Builds for tests find all deposits slow, so that stores of both kinds are met on every machine.
 const ALL_ARE_SLOW: bool = cfg!(feature = "fault");
+/// Bytes of the smallest accumulator whose first contribution goes past the caches: 4 MiB gained nothing.
+const FIRST_PAST_CACHES_BYTES: usize = 8 << 20;
 /// Slow deposits in turn before others go past the caches: one may have been interrupted.
 const SLOW_IN_TURN: u8 = 2;
 /// Deposits past the caches before the next ordinary one, which shows whether they are still slow.
@@ -59,6 +61,18 @@ impl Stores {
         let is_large = bytes >= kernels::past_caches_min_bytes(in_windows || !traits.folds);
         let replaced = in_place && traits.senders == Side::All;
         if is_large && !replaced { Stores::PastCaches } else { Stores::Ordinary }
+    }
+
+    /// The stores for the first contribution to an accumulator of so many bytes, of which results are written by `results`. Two
+    /// ranks took 0.76 to 0.88 of the time past the caches, four ranks on two processors up to 1.24 (`docs/results/2026-11-28.md`).
+    #[inline]
+    pub(super) fn of_first(results: Stores, bytes: usize, ranks: usize) -> Stores {
+        match results {
+            Stores::PastCaches if bytes >= FIRST_PAST_CACHES_BYTES && ranks == 2 && kernels::taking_lines_is_slow() => {
+                Stores::PastCaches
+            }
+            _ => Stores::Ordinary,
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::Pieces;
 use crate::protocol::publish::Done;
 use crate::protocol::step::Step;
+use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
 use crate::protocol::word::{FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
@@ -123,7 +124,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     let completes = count + 1 == ranks;
     let at = pieces.accumulator(area, i);
     board.write(at, |sum| match count {
-        0 => call.begin(sum, pieces, i),
+        0 => call.begin(sum, pieces, i, Stores::of_first(call.result_stores, call.bytes(), ranks)),
         _ if completes && call.has_result(me) => call.add_mine_and_take(sum, pieces, i),
         _ => call.add_mine(sum, pieces, i),
     });

@@ -142,7 +142,11 @@ impl<B: Board> Operation<'_, B> {
                 for (k, &rank) in self.scratch.ready.iter().enumerate() {
                     let starts = count + k == 0;
                     if rank == me && !self.deposited_myself() {
-                        if starts { call.begin(sum, pieces, i) } else { call.add_mine(sum, pieces, i) }
+                        if starts {
+                            call.begin(sum, pieces, i, Stores::Ordinary)
+                        } else {
+                            call.add_mine(sum, pieces, i)
+                        }
                     } else {
                         board.read(pieces.deposit(area, rank, i), |deposit| {
                             if starts { call.start(sum, deposit, pieces, i) } else { call.add(sum, deposit, pieces, i) }

@@ -79,7 +79,7 @@ impl Call<'_> {
             let sum = sum.as_mut_ptr().cast::<u8>().add(at * bytes);
             let piece = piece.add(within * self.element_bytes);
             match starts {
-                true => self.widen(sum, piece, len),
+                true => self.widen(sum, piece, len, Stores::Ordinary),
                 false => self.fold(sum, sum, piece, len),
             }
         }
