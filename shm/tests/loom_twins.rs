@@ -127,6 +127,9 @@ const SLEEPERS: &[&str] = &[
 /// Ranks that read each other's private buffers.
 const SINGLE_COPIES: &[&str] = &["single_copy_all_gather_2", "single_copy_all_to_all_2", "single_copy_scatter_2"];
 
+const ANNOUNCED_ALLTOALLS: &[&str] =
+    &["announced_2", "announced_general_2", "announced_mixed_2", "announced_piece_2", "announced_deposit_2"];
+
 const ANNOUNCED_DEPOSITS: &[&str] =
     &["announced_gather_piece_2", "announced_gather_deposit_2", "announced_gather_deposit_general_2"];
 
@@ -231,12 +234,12 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, &["mismatch_gather_2", "mismatch_single_copy_2"], TOLD),
     (DepositAcquire, &["mismatch_gather_2"], TOLD),
     // The lengths that a rank announces beside its mark, and what lies where they say.
-    (CallRelease, &["announced_deposit_2"], LENGTHS),
-    (CallAcquire, &["announced_2", "announced_deposit_2", "announced_3"], LENGTHS),
-    (DepositRelease, &["announced_2", "announced_deposit_2"], RACE),
-    (DepositAcquire, &["announced_deposit_2"], RACE),
-    (LeftRelease, &["announced_2", "announced_deposit_2"], RACE),
-    (LeftAcquire, &["announced_2", "announced_deposit_2"], RACE),
+    (CallRelease, &["announced_deposit_2", "announced_piece_2", "announced_piece_mixed_2"], LENGTHS),
+    (CallAcquire, &["announced_general_2", "announced_mixed_2", "announced_deposit_2"], LENGTHS),
+    (DepositRelease, ANNOUNCED_ALLTOALLS, RACE),
+    (DepositAcquire, &["announced_2", "announced_piece_2", "announced_deposit_2"], RACE),
+    (LeftRelease, ANNOUNCED_ALLTOALLS, RACE),
+    (LeftAcquire, ANNOUNCED_ALLTOALLS, RACE),
     // The length of a block, its parts, and what its root has read.
     (CallRelease, ANNOUNCED_DEPOSITS, LENGTHS),
     (CallAcquire, ANNOUNCED_GATHERS, LENGTHS),

@@ -6,12 +6,13 @@ use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::mapped::Mapped;
 use crate::protocol::board::Board;
-use crate::protocol::payload::{SmallExchange, SmallGather, SmallPayload};
+use crate::protocol::lengths::Announced;
+use crate::protocol::payload::{SmallExchange, SmallGather, SmallPairs, SmallPayload};
 use crate::protocol::{Member, Report, Stop};
 
 impl NodeComm {
-    /// Carries out a small call with the arguments of an earlier one; `None`, with nothing done, where it must be carried
-    /// out in the general way.
+    /// Carries out a small call with the arguments of an earlier one; `None` where it must be carried out in the general way, with nothing
+    /// done, or the first operation of an alltoall, which [`NodeState::begun`] tells.
     #[inline(always)]
     pub(super) fn execute_cached(&self, key: CallKey, payload: CachedPayload<'_>) -> Option<Result<(), Box<Error>>> {
         match payload {
@@ -19,6 +20,7 @@ impl NodeComm {
             CachedPayload::Exchange(exchange) => self.run_cached(key, exchange),
             CachedPayload::Unequal(exchange, counts) => self.run_cached(key, (exchange, counts)),
             CachedPayload::Gather(gather) => self.run_cached(key, gather),
+            CachedPayload::Pairs(pairs) => self.run_cached(key, pairs),
         }
     }
 
@@ -27,18 +29,24 @@ impl NodeComm {
     #[inline(never)]
     fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Box<Error>>> {
         let state = &mut *self.state.try_lock()?;
-        let NodeState { broken, member, calls, last, .. } = state;
+        let NodeState { broken, member, calls, last, begun, .. } = state;
         let cached = calls.find(key, payload.counts())?;
         if *broken || member.board.is_forked_child() {
             return None;
         }
         let unwinding = Unwinding { broken, member };
+        let address = payload.address();
         let done = payload.run(cached, unwinding.member);
         std::mem::forget(unwinding);
         match done? {
             Ok(report) => {
-                if let Some(error) = report.announced.and_then(|announced| announced.error(self.rank)) {
-                    return Some(Err(error.into()));
+                match report.announced {
+                    None => {}
+                    Some(Announced::Pairs(_)) => {
+                        *begun = Some((report, address));
+                        return None;
+                    }
+                    Some(announced) => return announced.error(self.rank).map(|error| Err(error.into())),
                 }
                 *last = Some(report);
                 Some(Ok(()))
@@ -56,6 +64,7 @@ impl CachedPayload<'_> {
             CachedPayload::Exchange(exchange) => exchange.run(cached, member),
             CachedPayload::Unequal(exchange, counts) => (exchange, counts).run(cached, member),
             CachedPayload::Gather(gather) => gather.run(cached, member),
+            CachedPayload::Pairs(pairs) => pairs.run(cached, member),
         }
     }
 }
@@ -66,6 +75,12 @@ trait FastPath {
     #[inline(always)]
     fn counts(&self) -> &[usize] {
         &[]
+    }
+
+    /// Where the counts lie by which the call is known again if it is not done.
+    #[inline(always)]
+    fn address(&self) -> usize {
+        0
     }
 
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>>;
@@ -105,6 +120,24 @@ impl FastPath for SmallGather<'_> {
             true => member.run_fast_gather(self.with(&cached.prepared, me, cached.window_bytes)?),
             false => self.exchange.run(cached, member),
         }
+    }
+}
+
+impl FastPath for SmallPairs<'_> {
+    #[inline(always)]
+    fn address(&self) -> usize {
+        self.address()
+    }
+
+    /// The report has the lengths of all ranks only if they differ from what is expected, or more operations must follow.
+    #[inline(always)]
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        let pairs = self.with(&cached.prepared, member.board.rank(), cached.announced_stride)?;
+        let done = member.run_fast_pairs(pairs)?;
+        Some(done.map(|report| match report.announced {
+            Some(Announced::Pairs(all)) if pairs.is_done_with(all) => Report { announced: None, ..report },
+            _ => report,
+        }))
     }
 }
 

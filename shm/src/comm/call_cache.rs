@@ -4,7 +4,7 @@ use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::KnownLengths;
-use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPayload};
+use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPairs, SmallPayload};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
@@ -13,7 +13,7 @@ use crate::reduce_op::ReduceOp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16 | owners announce 1 | counts
-    /// for each rank 1`.
+    /// for each rank 1 | for each pair 1`.
     kind: u64,
     /// Elements of an allreduce; of an exchange `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
     count: usize,
@@ -38,6 +38,8 @@ pub(super) enum CachedPayload<'a> {
     Unequal(SmallExchange<'a>, &'a [usize]),
     /// Of which the owners announce the lengths of their blocks.
     Gather(SmallGather<'a>),
+    /// An alltoall of which each rank knows its own blocks, and announces them.
+    Pairs(SmallPairs<'a>),
 }
 
 impl CachedPayload<'_> {
@@ -48,8 +50,8 @@ impl CachedPayload<'_> {
             CachedPayload::Exchange(exchange) | CachedPayload::Unequal(exchange, _) => {
                 exchange.bytes().into_iter().max().unwrap_or(0)
             }
-            // It is one operation at any length.
-            CachedPayload::Gather(_) => 0,
+            // One operation at any length, and one that finds out what is left.
+            CachedPayload::Gather(_) | CachedPayload::Pairs(_) => 0,
         }
     }
 
@@ -58,7 +60,10 @@ impl CachedPayload<'_> {
     pub(super) fn counts(&self) -> &[usize] {
         match self {
             CachedPayload::Unequal(_, counts) => counts,
-            CachedPayload::Flat(_) | CachedPayload::Exchange(_) | CachedPayload::Gather(_) => &[],
+            CachedPayload::Flat(_)
+            | CachedPayload::Exchange(_)
+            | CachedPayload::Gather(_)
+            | CachedPayload::Pairs(_) => &[],
         }
     }
 }
@@ -70,7 +75,7 @@ impl CallKey {
         let CollectiveArgs {
             collective,
             op: ReduceOp::Builtin(op),
-            counts: counts @ (Counts::Uniform | Counts::PerRank([_, ..]) | Counts::PerOwner(_)),
+            counts: counts @ (Counts::Uniform | Counts::PerRank([_, ..]) | Counts::PerOwner(_) | Counts::PerPair { .. }),
             ref buffers,
             placement: Placement::Private,
             options,
@@ -81,7 +86,7 @@ impl CallKey {
         };
         let traits = collective.traits();
         let (payload, count) = match traits.reaches_all() {
-            true if matches!(counts, Counts::PerRank(_)) => return None,
+            true if !matches!(counts, Counts::Uniform) => return None,
             true => {
                 let payload = buffers.small_payload()?;
                 (CachedPayload::Flat(payload), payload.count())
@@ -100,10 +105,13 @@ impl CallKey {
                     Some(root) if root <= LAST_ROOT => root + 1,
                     Some(_) => return None,
                 };
+                // Those of pairs do not tell calls apart: what is prepared does not depend on them.
+                let [send, recv] = if matches!(counts, Counts::PerPair { .. }) { [0; 2] } else { [send, recv] };
                 let count = send | recv << 24 | root << 48 | usize::from(in_place) << 63;
                 let payload = match counts {
                     Counts::PerOwner(counts) => CachedPayload::Gather(buffers.small_gather(counts)?),
                     Counts::PerRank(counts) => CachedPayload::Unequal(payload, counts),
+                    Counts::PerPair { send, recv } => CachedPayload::Pairs(buffers.small_pairs([send, recv])?),
                     _ => CachedPayload::Exchange(payload),
                 };
                 (payload, count)
@@ -118,7 +126,8 @@ impl CallKey {
             | (options.algorithm as u64) << 32
             | u64::from(options.within) << 40
             | u64::from(matches!(counts, Counts::PerOwner(_))) << 56
-            | u64::from(matches!(counts, Counts::PerRank(_))) << 57;
+            | u64::from(matches!(counts, Counts::PerRank(_))) << 57
+            | u64::from(matches!(counts, Counts::PerPair { .. })) << 58;
         Some((CallKey { kind, count }, payload))
     }
 }
@@ -134,8 +143,9 @@ pub(super) struct CachedCall {
     counts: Box<[usize]>,
     /// The blocks of an exchange that may go the fast path.
     pub(super) blocks: Option<SmallBlocks>,
-    /// Bytes of the largest deposit.
+    /// Bytes of the largest deposit, and elements of each block in one where ranks announce their lengths.
     pub(super) window_bytes: usize,
+    pub(super) announced_stride: usize,
     pub(super) signature: Signature,
 }
 
@@ -155,10 +165,12 @@ impl CachedCall {
             CachedPayload::Exchange(exchange) => blocks_of(exchange, KnownLengths::Equal),
             CachedPayload::Unequal(exchange, counts) => blocks_of(exchange, KnownLengths::Each(counts)),
             CachedPayload::Gather(gather) => blocks_of(gather.exchange, KnownLengths::Own),
-            CachedPayload::Flat(_) => None,
+            CachedPayload::Flat(_) | CachedPayload::Pairs(_) => None,
         });
         let counts = small.map_or_else(Box::default, |(_, payload)| payload.counts().into());
-        CachedCall { key: small.map(|(key, _)| key), prepared, counts, blocks, window_bytes, signature }
+        let announced_stride = SmallPairs::stride(&prepared, window_bytes);
+        let key = small.map(|(key, _)| key);
+        CachedCall { key, prepared, counts, blocks, window_bytes, announced_stride, signature }
     }
 }
 

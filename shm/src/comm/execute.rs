@@ -6,6 +6,7 @@ use crate::Error;
 use crate::args::{CollectiveArgs, Placement};
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
+use crate::engine;
 use crate::mapped::Mapped;
 use crate::op::{DType, Datatype, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
@@ -97,6 +98,15 @@ impl NodeComm {
                 return Ok(());
             }
         }
+        let begun = match (state.begun.take(), checked.pair_counts()) {
+            (None, _) => None,
+            (Some((report, of)), Some([send, _])) if of == send.as_ptr().addr() => Some(report),
+            // Another thread's, which may not come between.
+            (begun, _) => {
+                state.begun = begun;
+                return Err(engine::occupied());
+            }
+        };
         let (args, NodeState { member, calls, last, peer_reads, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
@@ -137,9 +147,13 @@ impl NodeComm {
             *last = Some(Report::ticketless(0, Algorithm::Flat));
             return Ok(());
         }
-        let done = match small.zip(cached).and_then(|((_, payload), cached)| payload.run(cached, member)) {
+        let fast = || small.zip(cached).and_then(|((_, payload), cached)| payload.run(cached, member));
+        let done = match begun.map(Ok).or_else(fast) {
+            Some(Ok(first @ Report { announced: Some(Announced::Pairs(_)), .. })) => {
+                self.run_exchange(member, &mut checked, prepared, Some(first))
+            }
             Some(done) => done,
-            None if prepared.exchanges() => self.run_exchange(member, &mut checked, prepared),
+            None if prepared.exchanges() => self.run_exchange(member, &mut checked, prepared, None),
             None => self.run(member, buffers, prepared),
         };
         match done {
@@ -279,19 +293,24 @@ impl NodeComm {
         }
     }
 
-    /// Runs an exchange, window by window where it is deposited.
+    /// Runs an exchange, window by window where it is deposited; of an alltoall in which ranks announce their lengths what is left after
+    /// the `first` operation, if that was run.
     fn run_exchange(
         &self,
         member: &mut Member<Mapped>,
         checked: &mut CheckedArgs<'_>,
         prepared: &Prepared<'_>,
+        first: Option<Report>,
     ) -> Result<Report, Stop> {
         let (element_bytes, window_bytes) = (checked.datatype().size(), self.windows.deposit);
         let (mut report, mut done) = (None, 0);
         if checked.pair_counts().is_some() {
             let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
             let window = exchange.announced(element_bytes, window_bytes);
-            let announced = member.run(&buffers.window(&window, prepared))?;
+            let announced = match first {
+                Some(report) => report,
+                None => member.run(&buffers.window(&window, prepared))?,
+            };
             let Some(Announced::Pairs(all)) = announced.announced else { return Ok(announced) };
             if all.difference != 0 || all.largest <= window.stride() {
                 return Ok(announced);

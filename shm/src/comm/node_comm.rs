@@ -91,6 +91,9 @@ pub(super) struct NodeState {
     pub(super) peer_reads: PeerReads,
     pub(super) member: Member<Mapped>,
     pub(super) calls: CallCache,
+    /// What the first operation of an alltoall has come to that the fast path has run, and the address of the counts of that call, which goes
+    /// on in the general way.
+    pub(super) begun: Option<(Report, usize)>,
     /// The memory of shared results.
     pub(super) results: shared_results::Results,
 }
@@ -181,6 +184,7 @@ impl NodeComm {
             calls: CallCache::default(),
             last: None,
             peer_reads: PeerReads::Untried,
+            begun: None,
             results,
         });
         NodeComm {

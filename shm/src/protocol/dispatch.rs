@@ -41,6 +41,11 @@ impl<B: Board> Member<B> {
         {
             return done;
         }
+        if let Some(pairs) = call.small_pairs(self.board.rank())
+            && let Some(done) = self.run_fast_pairs(pairs)
+        {
+            return done;
+        }
         self.run_general(call)
     }
 

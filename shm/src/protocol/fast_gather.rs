@@ -1,11 +1,9 @@
 //! The fast path of the root of a gather whose owners announce the lengths of their blocks. The owners take that of all exchanges.
 
 use super::algorithm::announced_gather;
-use super::board::{AREAS, Board, Need, Place};
+use super::board::{Board, Place};
 use super::call::Call;
-use super::deposit::has_deposited;
 use super::event;
-use super::geometry::Who;
 use super::lengths::Announced;
 use super::lines::INLINE_BYTES;
 use super::member::Member;
@@ -54,35 +52,12 @@ impl<B: Board> Member<B> {
                 continue;
             }
             let is_piece = is_expected && bytes <= gather.most_of_a_piece();
-            if !(is_piece && self.receive_piece(gather, slot, rank, (at, bytes))?) {
+            let receive = |from: *const u8| gather.receive_larger(from, at, bytes);
+            if !(is_piece && self.receive_piece((slot, rank, bytes), gather.hash(), || gather.call(), receive)?) {
                 return self.gather_in_general(gather);
             }
         }
         Ok(None)
-    }
-
-    /// Receives the block of `rank`, a deposit of one piece; false where its memory is not there.
-    #[inline(never)]
-    fn receive_piece(
-        &mut self,
-        gather: &PreparedGather<'_>,
-        slot: usize,
-        rank: usize,
-        (at, bytes): (usize, usize),
-    ) -> Result<bool, Stop> {
-        let (board, epoch, hash) = (&self.board, self.epoch, gather.hash() ^ self.history);
-        let (area, offset) = ((epoch % AREAS as u64) as usize, board.deposit_base(epoch, bytes));
-        let need = Need { accumulator: 0, deposit: bytes, whose: Who::Only(rank) };
-        if board.reserve(area, board.with_all_places(need)).is_err() {
-            return Ok(false);
-        }
-        let there = || has_deposited(&self.board, slot, rank, epoch, hash, 1);
-        if !wait::spin(&self.patience, there, || {}) {
-            self.await_deposit(&gather.call(), rank, 1)?;
-        }
-        let place = Place::Deposit { area, rank, piece: 0, offset, bytes };
-        self.board.read(place, |from| gather.receive_larger(from, at, bytes));
-        Ok(true)
     }
 
     /// Receives what all ranks have for this one, again where it was received before: it stays until this rank has left.

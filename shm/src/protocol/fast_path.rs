@@ -11,6 +11,7 @@ use super::board::{AREAS, Board, Need, Place, SLOTS};
 use super::call::Call;
 use super::deposit::has_deposited;
 use super::event;
+use super::geometry::Who;
 use super::lines::INLINE_BYTES;
 use super::member::{Member, mix};
 use super::operation::{Report, Stop};
@@ -74,7 +75,7 @@ impl<B: Board> Member<B> {
 
     /// The area of the next operation and where deposits begin there, if its memory is known to be free and there.
     #[inline(always)]
-    fn fast_path_area(&mut self, need: Need) -> Option<(usize, usize)> {
+    pub(super) fn fast_path_area(&mut self, need: Need) -> Option<(usize, usize)> {
         let epoch = self.epoch + 1;
         let area = (epoch % AREAS as u64) as usize;
         let base = self.board.deposit_base(epoch, need.deposit);
@@ -229,6 +230,29 @@ impl<B: Board> Member<B> {
         let stores = self.scratch.stores.begin(exchange.deposit_bytes(self.board.rank()));
         (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, area, stores));
         self.scratch.stores.end(stores, exchange.written_bytes());
+    }
+
+    /// Calls `receive` with the deposit of `rank`, of so many bytes and one piece, once that is there; false where its memory is not there.
+    #[inline(never)]
+    pub(super) fn receive_piece<'c>(
+        &mut self,
+        (slot, rank, bytes): (usize, usize, usize),
+        hash: u32,
+        call: impl Fn() -> Call<'c>,
+        receive: impl FnOnce(*const u8),
+    ) -> Result<bool, Stop> {
+        let (board, epoch, hash) = (&self.board, self.epoch, hash ^ self.history);
+        let (area, offset) = ((epoch % AREAS as u64) as usize, board.deposit_base(epoch, bytes));
+        let need = Need { accumulator: 0, deposit: bytes, whose: Who::Only(rank) };
+        if board.reserve(area, board.with_all_places(need)).is_err() {
+            return Ok(false);
+        }
+        let there = || has_deposited(&self.board, slot, rank, epoch, hash, 1);
+        if !wait::spin(&self.patience, there, || {}) {
+            self.await_deposit(&call(), rank, 1)?;
+        }
+        self.board.read(Place::Deposit { area, rank, piece: 0, offset, bytes }, receive);
+        Ok(true)
     }
 
     /// Folds a payload that travels through deposits of one piece; `None`, with nothing done, where their memory is not known to

@@ -223,10 +223,20 @@ impl<'a> Exchange<'a> {
 
     /// The first window where no rank knows all lengths: of every block as much as is sure to fit a deposit, whatever its length.
     pub fn announced(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
-        // The cut of `windows` for larger blocks; nothing where there is no room for all blocks at once.
-        let fits = self.ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
-        let stride = if fits { window_bytes / element_bytes / self.ranks } else { 0 };
+        self.announced_at(announced_stride(self.ranks, element_bytes, window_bytes))
+    }
+
+    /// The same of [`announced_stride`] elements.
+    pub fn announced_at(&self, stride: usize) -> Window<'_> {
         Window { exchange: self, positions: (0, self.ranks), from: 0, stride, inline: stride == 0 }
+    }
+
+    /// The elements to each rank and from each, where only this rank knows them.
+    pub fn pair_counts(&self) -> Option<[&[usize]; 2]> {
+        match self.lens {
+            Lens::Pairs(pairs) => Some([pairs.send, pairs.recv]),
+            Lens::Equal(_) | Lens::Each(..) => None,
+        }
     }
 
     /// As much of a block as a deposit holds where owners announce their lengths.
@@ -300,6 +310,13 @@ impl<'a> Exchange<'a> {
             })
         })
     }
+}
+
+/// Elements of every block that the first operation moves where no rank knows all lengths: the cut of [`Exchange::windows`] for larger
+/// blocks; none where there is no room for all blocks at once.
+pub fn announced_stride(ranks: usize, element_bytes: usize, window_bytes: usize) -> usize {
+    let fits = ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
+    if fits { window_bytes / element_bytes / ranks } else { 0 }
 }
 
 /// The part of an exchange that one operation carries: of every block `stride` elements beginning with `from`, in the deposit

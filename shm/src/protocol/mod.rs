@@ -33,6 +33,7 @@ mod dispatch;
 mod end;
 mod event;
 mod fast_gather;
+mod fast_pairs;
 mod fast_path;
 mod fault;
 pub mod geometry;

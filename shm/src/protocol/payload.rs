@@ -20,12 +20,14 @@ mod registered;
 mod small_blocks;
 mod small_exchange;
 mod small_gather;
+mod small_pairs;
 mod small_payload;
 
 pub use buffers::Buffers;
 pub use small_blocks::{BlockSizes, SmallBlocks};
 pub use small_exchange::{PreparedExchange, SmallExchange};
 pub use small_gather::{PreparedGather, SmallGather};
+pub use small_pairs::{PreparedPairs, SmallPairs};
 pub use small_payload::{PreparedPayload, SmallPayload};
 
 #[cfg(earlybird_loom)]

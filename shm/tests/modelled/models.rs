@@ -60,7 +60,7 @@ macro_rules! for_every_model {
             broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
-            announced_2 announced_deposit_2 announced_3 mismatch_announced_2
+            announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 mismatch_announced_2
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
@@ -234,8 +234,16 @@ models! {
         Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).general(0);
     all_to_all_mixed_2: "alltoall, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2).general(0);
-    announced_2: "alltoall with announced lengths, 2 ranks, reuse", upto(2), Some(upto(3)),
+    announced_2: "alltoall with announced lengths on the fast path, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(AllToAll).announced().epochs(2);
+    announced_general_2: "alltoall with announced lengths on the general path, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(AllToAll).announced().epochs(2).general(0).general(1);
+    announced_mixed_2: "alltoall with announced lengths, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, 2).of(AllToAll).announced().epochs(2).general(0);
+    announced_piece_2: "alltoall with announced lengths on the fast path, one rank beside its mark, one with a deposit of one piece, 2 ranks, reuse",
+        upto(2), Some(upto(3)), Scenario::new(Flat, 2, 4).of(AllToAll).announced().epochs(2);
+    announced_piece_mixed_2: "alltoall with announced lengths, a deposit of one piece by the rank on the fast path, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, 4).of(AllToAll).announced().epochs(2).general(0);
     announced_deposit_2: "alltoall with announced lengths, one rank beside its mark, one with a deposit of 2 pieces, 2 ranks, reuse", upto(2),
         Some(upto(3)), Scenario::new(Flat, 2, EIGHT).of(AllToAll).announced().epochs(2);
     announced_3: "alltoall with announced lengths, 3 ranks, once", upto(1), Some(upto(2)),

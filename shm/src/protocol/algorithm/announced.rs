@@ -17,13 +17,18 @@ use crate::sync::{Ordering, SyncPoint};
 
 /// Runs the operation; returns the lengths of all ranks together.
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
-    let (me, element_bytes) = (op.me, op.call.element_bytes);
-    let mut all = w.exchange.own_lengths();
-    op.board.line(op.slot, me).announce(all.word());
-    exchange::enter_and_deposit(op, &w.narrowed(all.largest, element_bytes))?;
+    let own = w.exchange.own_lengths();
+    op.board.line(op.slot, op.me).announce(own.word());
+    exchange::enter_and_deposit(op, &w.narrowed(own.largest, op.call.element_bytes))?;
     if let Some((from, to, len)) = w.exchange.own_block() {
         op.call.keep_part(from, to, len);
     }
+    collect(op, w)
+}
+
+/// Receives from all others on a rank that has entered; returns the lengths of all ranks together.
+pub(in crate::protocol) fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
+    let (mut all, element_bytes) = (w.exchange.own_lengths(), op.call.element_bytes);
     receive_all(op, w, |_, announced| {
         let lengths = Lengths::from_word(announced);
         all = all.and(lengths);

@@ -324,7 +324,7 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
 /// # Safety
 /// The contract of [`kernels::copy`].
 #[inline(always)]
-unsafe fn copy_block(dst: *mut u8, src: *const u8, bytes: usize) {
+pub(super) unsafe fn copy_block(dst: *mut u8, src: *const u8, bytes: usize) {
     /// # Safety
     /// The contract of the function around this one.
     #[inline(never)]

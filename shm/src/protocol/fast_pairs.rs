@@ -1,0 +1,103 @@
+//! The fast path of an alltoall of unequal blocks, of which each rank knows its own and announces them.
+
+use super::algorithm::announced;
+use super::board::{Board, Place};
+use super::call::Call;
+use super::event;
+use super::lengths::{Announced, Lengths};
+use super::lines::INLINE_BYTES;
+use super::member::Member;
+use super::operation::{Report, Stop};
+use super::payload::PreparedPairs;
+use super::step::Step;
+use super::wait;
+use super::word;
+use crate::sync::{Ordering, SyncPoint};
+
+impl<B: Board> Member<B> {
+    /// Runs the first operation of such an alltoall; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in
+    /// the order of the ranks while deposits are one piece at most; after the first one that is not, the general way receives them all.
+    #[inline(always)]
+    pub fn run_fast_pairs(&mut self, pairs: PreparedPairs<'_>) -> Option<Result<Report, Stop>> {
+        let slot = self.fast_path_slot()?;
+        let area = match pairs.deposit_bytes() <= INLINE_BYTES {
+            true => None,
+            false => Some(self.fast_path_area(pairs.need())?),
+        };
+        let all = self.exchange_pairs(&pairs, slot, area);
+        Some(all.map(|all| Report { announced: Some(Announced::Pairs(all)), ..self.leave(pairs.hash(), true) }))
+    }
+
+    #[inline(always)]
+    fn exchange_pairs(
+        &mut self,
+        pairs: &PreparedPairs<'_>,
+        slot: usize,
+        area: Option<(usize, usize)>,
+    ) -> Result<Lengths, Stop> {
+        let mark = self.begin(pairs.hash());
+        let board = &self.board;
+        let (me, line, bytes) = (board.rank(), board.line(slot, board.rank()), pairs.deposit_bytes());
+        pairs.describe(line);
+        match area {
+            None => {
+                if bytes > 0 {
+                    board.write(Place::Inline { slot, rank: me, bytes }, |to| pairs.deposit(to));
+                }
+                line.entered.store(mark, SyncPoint::DepositRelease.order());
+                board.step(Step::Entered);
+            }
+            Some((area, offset)) => {
+                line.entered.store(mark, SyncPoint::CallRelease.order());
+                board.step(Step::Entered);
+                board.write(Place::Deposit { area, rank: me, piece: 0, offset, bytes }, |to| pairs.deposit(to));
+                let deposited = word::deposited(self.epoch, pairs.hash() ^ self.history, 1);
+                line.deposited.store(deposited, SyncPoint::DepositRelease.order());
+                board.step(Step::Deposited);
+            }
+        }
+        event::wake(board, slot);
+        pairs.keep_own();
+        let (mut all, mut next) = (pairs.lengths(), 0);
+        for rank in 0..board.ranks() {
+            let (at, count) = (next, pairs.expected(rank));
+            next += count;
+            if rank == me {
+                continue;
+            }
+            let theirs = self.board.line(slot, rank);
+            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
+            if !wait::spin(&self.patience, there, || {}) {
+                self.await_mark(&pairs.call(), rank, mark)?;
+            }
+            let theirs = Lengths::from_word(self.board.line(slot, rank).call[1].load(Ordering::Relaxed));
+            all = all.and(theirs);
+            if count == 0 || theirs.largest == 0 {
+                continue;
+            }
+            let bytes = pairs.deposit_bytes_of(theirs);
+            let receive = |from: *const u8| pairs.receive(from, rank, at, theirs);
+            if bytes <= INLINE_BYTES {
+                self.board.read(Place::Inline { slot, rank, bytes }, receive);
+                continue;
+            }
+            let is_piece = bytes <= pairs.most_of_a_piece();
+            if !(is_piece && self.receive_piece((slot, rank, bytes), pairs.hash(), || pairs.call(), receive)?) {
+                return self.pairs_in_general(pairs);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Receives what all ranks have for this one, again where it was received before: it stays until this rank has left.
+    #[cold]
+    #[inline(never)]
+    fn pairs_in_general(&mut self, pairs: &PreparedPairs<'_>) -> Result<Lengths, Stop> {
+        let starts = pairs.starts();
+        let exchange = pairs.exchange(&starts);
+        let window = pairs.window(&exchange);
+        let call = Call { window: Some(&window), ..pairs.call() };
+        let (mut operation, _) = self.operation(&call);
+        announced::collect(&mut operation, &window)
+    }
+}
