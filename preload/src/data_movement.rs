@@ -170,22 +170,25 @@ impl UnequalBlocks {
     }
 }
 
-/// The bytes of each rank's block, of which the root alone has the arguments: it broadcasts them, and all ranks forward a call with invalid
-/// ones.
+/// In place of lengths that the root cannot tell.
+const INVALID: u64 = u64::MAX;
+
+/// The bytes of each rank's block, which the root alone can `read`: it broadcasts them, and all ranks forward a call with invalid arguments.
 fn agree_on_bytes(
     intercepted: &InterceptedComm,
     root: usize,
-    blocks: Option<Result<PlacedBlocks, Refusal>>,
-) -> Result<(Box<[usize]>, PlacedBlocks), Refusal> {
-    let mut words = vec![0; intercepted.size + 1];
-    words[intercepted.size] = u64::from(matches!(blocks, Some(Err(_))));
-    let blocks = blocks.and_then(Result::ok).unwrap_or_default();
-    words.iter_mut().zip(&blocks).for_each(|(word, (_, block))| *word = block.bytes() as u64);
+    read: Option<Result<Vec<usize>, Refusal>>,
+) -> Result<Box<[usize]>, Refusal> {
+    let mut words: Vec<u64> = match read {
+        Some(Ok(bytes)) => bytes.into_iter().map(|bytes| bytes as u64).collect(),
+        Some(Err(_)) => vec![INVALID; intercepted.size],
+        None => vec![0; intercepted.size],
+    };
     let received = intercepted.comm.process_at_rank(root).broadcast_into(&mut words);
     received.map_err(|error| Refusal::Failed(error.into()))?;
-    match words.pop() {
-        Some(0) => Ok((words.into_iter().map(|bytes| bytes as usize).collect(), blocks)),
-        _ => Err(ForwardReason::Argument.into()),
+    match words[0] {
+        INVALID => Err(ForwardReason::Argument.into()),
+        _ => Ok(words.into_iter().map(|bytes| bytes as usize).collect()),
     }
 }
 
@@ -317,10 +320,14 @@ pub unsafe fn scatter_unequal(call: MpiCall, all: UnequalBlocks, own: Elements, 
         if intercepted.selection.always_prefers_mpi(call.function) {
             return Err(ForwardReason::Faster.into());
         }
-        let (rank, root) = (intercepted.rank, root.unwrap_or(0));
-        // SAFETY: by the caller's contract.
-        let blocks = (root == rank).then(|| unsafe { all.read(intercepted, call) });
-        let (bytes, blocks) = agree_on_bytes(intercepted, root, blocks)?;
+        let (rank, root, mut send) = (intercepted.rank, root.unwrap_or(0), Row::EMPTY);
+        let read = (root == rank).then(|| {
+            let mut bytes = Vec::with_capacity(intercepted.size);
+            // SAFETY: by the caller's contract.
+            (send, _) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
+            Ok(bytes)
+        });
+        let bytes = agree_on_bytes(intercepted, root, read)?;
         check_not_in_place(is_in_place && root != rank)?;
         let recv = match is_in_place {
             true => Row::unread(bytes[rank]),
@@ -329,7 +336,6 @@ pub unsafe fn scatter_unequal(call: MpiCall, all: UnequalBlocks, own: Elements, 
                 _ => return Err(unequal_sides().into()),
             },
         };
-        let send = if root == rank { Row::placed(all.at, blocks) } else { Row::EMPTY };
         let block_bytes = BlockBytes::PerRank(bytes);
         Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
     };

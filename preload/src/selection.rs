@@ -33,17 +33,9 @@ const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
         (MpiFunction::Ibarrier, 0, u64::MAX),
         (MpiFunction::Iallgather, 0, 2 << 10),
         (MpiFunction::Ialltoall, 0, 2 << 10),
-        (MpiFunction::Scatterv, 0, u64::MAX),
-        (MpiFunction::Alltoallv, 0, u64::MAX),
-        (MpiFunction::Alltoallw, 0, u64::MAX),
     ]
 } else {
-    &[
-        (MpiFunction::Scatterv, 0, u64::MAX),
-        (MpiFunction::Alltoallv, 0, u64::MAX),
-        (MpiFunction::Alltoallw, 0, u64::MAX),
-        (MpiFunction::Bcast, 6 << 10, 12 << 10),
-    ]
+    &[(MpiFunction::Bcast, 6 << 10, 12 << 10)]
 };
 
 /// Such sizes on several nodes, of non-blocking calls on two hosts of two ranks each. Other calls and MPICH were not measured there.

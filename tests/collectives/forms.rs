@@ -271,7 +271,7 @@ fn announced(_: &Player) {
     for call in 0..90u64 {
         let drawn = mix(call) as usize;
         let long = [4, 700, 30_000, 300_000][drawn % 4];
-        let pair = (drawn >> 8 & 0xff) as usize % ranks * ranks + (drawn >> 16 & 0xff) as usize % ranks;
+        let pair = (drawn >> 8 & 0xff) % ranks * ranks + (drawn >> 16 & 0xff) % ranks;
         let len = |from: usize, to: usize| if from * ranks + to == pair { long } else { (from + 2 * to + drawn) % 5 };
         let block = |from: usize, to: usize| vec![call << 16 | (from * ranks + to) as u64; len(from, to)];
         let mut send_counts: Vec<usize> = (0..ranks).map(|to| len(me, to)).collect();

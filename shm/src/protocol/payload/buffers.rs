@@ -197,7 +197,9 @@ impl<'a> Buffers<'a> {
     #[inline]
     fn whole<'b>(&'b self, prepared: &'b Prepared<'b>, window: Option<&'b Window<'b>>) -> Call<'b> {
         assert!(self.datatype == prepared.datatype, "a call prepared for {:?}", prepared.datatype);
-        let (element_bytes, in_place) = (self.datatype.size(), self.send == self.recv);
+        let element_bytes = self.datatype.size();
+        // A block that begins where all of them do replaces nothing else.
+        let in_place = self.send == self.recv && self.send_count == self.recv_count;
         let result_bytes = element_bytes * if window.is_some() { self.recv_count } else { self.count };
         Call {
             prepared,
