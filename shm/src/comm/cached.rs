@@ -126,7 +126,7 @@ impl FastPath for SmallGather<'_> {
 impl FastPath for SmallPairs<'_> {
     #[inline(always)]
     fn address(&self) -> usize {
-        self.address()
+        self.address_of_counts()
     }
 
     /// The report has the lengths of all ranks only if they differ from what is expected, or more operations must follow.

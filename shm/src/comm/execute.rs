@@ -112,31 +112,30 @@ impl NodeComm {
         // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
         let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
         let small = CallKey::of(args).filter(|(_, payload)| fits(payload));
+        let call = small.as_ref().map(|(key, payload)| (*key, payload.counts()));
         let by_user;
-        let (prepared, cached) =
-            match (args.op, small.as_ref().and_then(|(key, payload)| calls.find(*key, payload.counts()))) {
-                (ReduceOp::Builtin(_), Some(cached)) => (&cached.prepared, Some(cached)),
-                // The prepared state is not kept, since the operator is only borrowed.
-                (ReduceOp::User(operator), _) => {
-                    by_user = self.prepare_user(&checked, operator)?;
-                    (&by_user, None)
-                }
-                (ReduceOp::Builtin(op), None) => {
-                    let signature = checked.signature();
-                    let place = calls.place(small.as_ref().map(|(key, payload)| (*key, payload.counts())), signature);
-                    let cached = match place {
-                        Some(cached) => cached,
-                        None => {
-                            let facts =
-                                Facts { oversubscribed: member.patience.oversubscribed, peer_reads: *peer_reads };
-                            let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
-                            let (me, window_bytes) = (self.rank, self.windows.deposit);
-                            place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
-                        }
-                    };
-                    (&cached.prepared, Some(&*cached))
-                }
-            };
+        let (prepared, cached) = match (args.op, call.and_then(|(key, counts)| calls.find(key, counts))) {
+            (ReduceOp::Builtin(_), Some(cached)) => (&cached.prepared, Some(cached)),
+            // The prepared state is not kept, since the operator is only borrowed.
+            (ReduceOp::User(operator), _) => {
+                by_user = self.prepare_user(&checked, operator)?;
+                (&by_user, None)
+            }
+            (ReduceOp::Builtin(op), None) => {
+                let signature = checked.signature();
+                let place = calls.place(call, signature);
+                let cached = match place {
+                    Some(cached) => cached,
+                    None => {
+                        let facts = Facts { oversubscribed: member.patience.oversubscribed, peer_reads: *peer_reads };
+                        let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
+                        let (me, window_bytes) = (self.rank, self.windows.deposit);
+                        place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
+                    }
+                };
+                (&cached.prepared, Some(&*cached))
+            }
+        };
         if self.size == 1 {
             if let Some([send, recv]) = checked.pair_counts()
                 && send != recv

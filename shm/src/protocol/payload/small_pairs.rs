@@ -56,7 +56,7 @@ impl<'a> SmallPairs<'a> {
     }
 
     /// The address of the counts to each rank.
-    pub fn address(&self) -> usize {
+    pub fn address_of_counts(&self) -> usize {
         self.counts[0].as_ptr().addr()
     }
 
