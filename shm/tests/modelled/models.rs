@@ -63,8 +63,8 @@ macro_rules! for_every_model {
             announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 mismatch_announced_2
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
-            reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             unequal_all_gather_2 unequal_all_gather_mixed_2 unequal_all_gather_deposit_2 unequal_reduce_scatter_2 unequal_scatter_deposit_2
+            reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
