@@ -41,7 +41,7 @@ impl Elements {
         Block::new(intercepted.handles, self.count, self.dtype, call.comm).ok_or(ForwardReason::Argument)
     }
 
-    /// What this rank sends to itself and others, as long as its block where that is received; in place it lies there.
+    /// The block that this rank sends, as long as where it is received; in place it lies there.
     #[inline(always)]
     fn contribution(&self, intercepted: &InterceptedComm, (at, to): (RecvPtr, Block)) -> Result<Row, Refusal> {
         Ok(match self.is_in_place() {

@@ -77,7 +77,7 @@ trait FastPath {
         &[]
     }
 
-    /// Where the counts lie by which the call is known again if it is not done.
+    /// The address of the counts by which the call is known again if it is not done.
     #[inline(always)]
     fn address(&self) -> usize {
         0

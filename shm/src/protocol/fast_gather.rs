@@ -10,8 +10,7 @@ use super::member::Member;
 use super::operation::{Report, Stop};
 use super::payload::PreparedGather;
 use super::step::Step;
-use super::wait;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::SyncPoint;
 
 impl<B: Board> Member<B> {
     /// Runs one gather as its root; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in the order of
@@ -40,12 +39,7 @@ impl<B: Board> Member<B> {
             if rank == me {
                 continue;
             }
-            let theirs = self.board.line(slot, rank);
-            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::spin(&self.patience, there, || {}) {
-                self.await_mark(&gather.call(), rank, mark)?;
-            }
-            let announced = self.board.line(slot, rank).call[1].load(Ordering::Relaxed);
+            let announced = self.await_announced((slot, rank), mark, || gather.call())?;
             let is_expected = announced == gather.count(rank) as u64;
             if is_expected && bytes <= INLINE_BYTES {
                 self.board.read(Place::Inline { slot, rank, bytes }, |from| gather.receive(from, at, bytes));

@@ -10,9 +10,8 @@ use super::member::Member;
 use super::operation::{Report, Stop};
 use super::payload::PreparedPairs;
 use super::step::Step;
-use super::wait;
 use super::word;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::SyncPoint;
 
 impl<B: Board> Member<B> {
     /// Runs the first operation of such an alltoall; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in
@@ -65,12 +64,7 @@ impl<B: Board> Member<B> {
             if rank == me {
                 continue;
             }
-            let theirs = self.board.line(slot, rank);
-            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::spin(&self.patience, there, || {}) {
-                self.await_mark(&pairs.call(), rank, mark)?;
-            }
-            let theirs = Lengths::from_word(self.board.line(slot, rank).call[1].load(Ordering::Relaxed));
+            let theirs = Lengths::from_word(self.await_announced((slot, rank), mark, || pairs.call())?);
             all = all.and(theirs);
             if count == 0 || theirs.largest == 0 {
                 continue;

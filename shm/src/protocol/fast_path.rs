@@ -22,7 +22,7 @@ use super::store_pace::Stores;
 use super::wait;
 use super::word;
 use crate::config::Algorithm;
-use crate::sync::SyncPoint;
+use crate::sync::{Ordering, SyncPoint};
 
 impl<B: Board> Member<B> {
     /// Runs one operation on a small payload by `flat`; `None`, with nothing done, where [`Member::run`] must be asked.
@@ -230,6 +230,22 @@ impl<B: Board> Member<B> {
         let stores = self.scratch.stores.begin(exchange.deposit_bytes(self.board.rank()));
         (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, area, stores));
         self.scratch.stores.end(stores, exchange.written_bytes());
+    }
+
+    /// Waits for the mark of `rank`; the word that it has announced beside it.
+    #[inline(always)]
+    pub(super) fn await_announced<'c>(
+        &mut self,
+        (slot, rank): (usize, usize),
+        mark: u64,
+        call: impl Fn() -> Call<'c>,
+    ) -> Result<u64, Stop> {
+        let theirs = self.board.line(slot, rank);
+        let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
+        if !wait::spin(&self.patience, there, || {}) {
+            self.await_mark(&call(), rank, mark)?;
+        }
+        Ok(self.board.line(slot, rank).call[1].load(Ordering::Relaxed))
     }
 
     /// Calls `receive` with the deposit of `rank`, of so many bytes and one piece, once that is there; false where its memory is not there.

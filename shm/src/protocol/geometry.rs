@@ -42,7 +42,7 @@ pub enum Lens<'a> {
     Pairs(Pairs<'a>),
 }
 
-/// What a rank knows of the lengths of the blocks.
+/// The knowledge that a rank has of the lengths of the blocks.
 #[derive(Debug, Clone, Copy)]
 pub enum KnownLengths<'a> {
     /// All have the same, which follows from the buffers.
@@ -191,7 +191,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// What a rank knows of the lengths of blocks; `None` where each pair of ranks has its own.
+    /// The knowledge that a rank has of the lengths of blocks; `None` where each pair of ranks has its own.
     pub fn known_lengths(&self) -> Option<KnownLengths<'_>> {
         match self.lens {
             _ if self.owners_announce => Some(KnownLengths::Own),
@@ -312,6 +312,12 @@ impl<'a> Exchange<'a> {
     }
 }
 
+/// The position of the block for `reader` among those that `depositor` has for each rank: that for the rank after it comes first, its own last.
+#[inline(always)]
+pub fn position(depositor: usize, reader: usize, ranks: usize) -> usize {
+    (reader + ranks - depositor - 1) % ranks
+}
+
 /// Elements of every block that the first operation moves where no rank knows all lengths: the cut of [`Exchange::windows`] for larger
 /// blocks; none where there is no room for all blocks at once.
 pub fn announced_stride(ranks: usize, element_bytes: usize, window_bytes: usize) -> usize {
@@ -384,7 +390,7 @@ impl Window<'_> {
         if !x.traits.in_parts {
             return 0..self.cut(depositor, depositor);
         }
-        let position = (reader + x.ranks - depositor - 1) % x.ranks;
+        let position = position(depositor, reader, x.ranks);
         if position < self.positions.0 || position >= self.positions.1 {
             return 0..0;
         }

@@ -242,16 +242,16 @@ impl Scenario {
 
     /// What `rank` must have at `word` of its result.
     fn expected(&self, rank: usize, epoch: usize, word: usize) -> u64 {
-        let [.., starts] = self.pairs(rank);
-        let from = (0..self.ranks).rfind(|from| starts[*from] <= word).expect("a word of some rank");
-        let within = word - starts[from];
+        let start = |block: usize| (0..block).map(|rank| self.len(rank)).sum::<usize>();
+        let from = (0..self.ranks).rfind(|from| start(*from) <= word).expect("a word of some rank");
+        let within = word - start(from);
         let sum = |word| (0..self.ranks).map(|r| Self::value(r, epoch, word)).sum();
         match self.collective {
             Collective::Broadcast => Self::value(0, epoch, word),
             Collective::AllGather | Collective::Gather => Self::value(from, epoch, within),
             Collective::AllToAll => Self::value(from, epoch, rank * self.len(from) + within),
-            Collective::Scatter => Self::value(0, epoch, starts[rank] + word),
-            Collective::ReduceScatter => sum(starts[rank] + word),
+            Collective::Scatter => Self::value(0, epoch, start(rank) + word),
+            Collective::ReduceScatter => sum(start(rank) + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
             // The first rank of an exclusive one has no result.
             Collective::Scan => (0..=rank).map(|r| Self::value(r, epoch, word)).sum(),

@@ -22,7 +22,7 @@ pub trait BlockSizes: Copy {
     fn has_bytes(self, rank: usize) -> bool;
 }
 
-/// As many bytes in every block, and some.
+/// The same number of bytes in every block, not 0.
 #[derive(Debug, Clone, Copy)]
 pub struct EqualSizes(usize);
 
@@ -112,7 +112,7 @@ impl SmallBlocks {
     ) -> Option<Self> {
         let (traits, ranks) = (prepared.collective.traits(), prepared.ranks);
         let (in_parts, joins) = (traits.in_parts, traits.joins());
-        // Who sends to whom does not depend on the lengths, which follow from that.
+        // The senders and receivers do not depend on the lengths, which follow from them.
         let exchange = Exchange::new(prepared.collective, prepared.root.unwrap_or(0), ranks, Lens::Equal(0));
         let sources = if exchange.readers.has(me) { exchange.sources(me) } else { 0..0 };
         let (contributes, receives) = (exchange.depositors.has(me), !sources.is_empty());
@@ -196,4 +196,14 @@ fn sums(counts: &[usize], element_bytes: usize) -> Option<Vec<usize>> {
         sums.push(count.checked_mul(element_bytes)?.checked_add(sums[sums.len() - 1])?);
     }
     Some(sums)
+}
+
+/// The sums of the counts before each rank, and of all, where a buffer is known to have as many elements.
+pub(super) fn starts(counts: &[usize]) -> Vec<usize> {
+    let mut starts = vec![0];
+    starts.extend(counts.iter().scan(0, |sum, count| {
+        *sum += count;
+        Some(*sum)
+    }));
+    starts
 }

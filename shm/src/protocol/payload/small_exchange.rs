@@ -12,6 +12,7 @@ use crate::kernels;
 use crate::op::{DType, Datatype};
 use crate::protocol::board::{Need, Place};
 use crate::protocol::call::{Call, Prepared};
+use crate::protocol::geometry::position;
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use crate::protocol::pieces::PIECE_BYTES;
 use crate::protocol::store_pace::Stores;
@@ -193,7 +194,7 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
     #[inline(always)]
     fn position(&self, rank: usize) -> usize {
         let SmallBlocks { me, ranks, in_parts, .. } = *self.blocks;
-        if in_parts { (me + ranks - rank - 1) % ranks } else { 0 }
+        if in_parts { position(rank, me, ranks) } else { 0 }
     }
 
     /// The part of the block of `bytes` at `position` of a deposit that lies in `piece`: its begin in the piece and in the block, and

@@ -4,7 +4,7 @@
 //! `own` readable for this rank's: [`SmallGather::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
-use super::small_blocks::MOST_BYTES_OF_MANY;
+use super::small_blocks::{MOST_BYTES_OF_MANY, starts};
 use super::{Buffers, SmallExchange};
 use crate::kernels;
 use crate::protocol::call::{Arithmetic, Call, Lane, Prepared};
@@ -153,12 +153,7 @@ impl PreparedGather<'_> {
 
     /// The sums of the counts before each rank, and of all.
     pub(in crate::protocol) fn starts(&self) -> Vec<usize> {
-        let mut starts = vec![0];
-        starts.extend(self.counts.iter().scan(0, |sum, count| {
-            *sum += count;
-            Some(*sum)
-        }));
-        starts
+        starts(self.counts)
     }
 
     /// The exchange of the call, with these [`PreparedGather::starts`].

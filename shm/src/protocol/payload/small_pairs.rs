@@ -4,11 +4,12 @@
 //! those from all, one after the other: [`SmallPairs::with`] compares the sums of their lengths with both buffers.
 #![allow(unsafe_code)]
 
+use super::small_blocks::starts;
 use super::small_exchange::copy_block;
 use super::{Buffers, SmallExchange};
 use crate::protocol::board::Need;
 use crate::protocol::call::{Arithmetic, Call, Lane, Prepared};
-use crate::protocol::geometry::{Exchange, Lens, Pairs, Who, Window, announced_stride};
+use crate::protocol::geometry::{Exchange, Lens, Pairs, Who, Window, announced_stride, position};
 use crate::protocol::lengths::Lengths;
 use crate::protocol::lines::RankLine;
 use crate::protocol::pieces::PIECE_BYTES;
@@ -149,8 +150,7 @@ impl PreparedPairs<'_> {
     /// The place of the block of `depositor` for `reader` in the deposit of a rank that has announced `lengths`, in bytes.
     #[inline(always)]
     fn place(&self, depositor: usize, reader: usize, lengths: Lengths) -> usize {
-        let ranks = self.prepared.ranks;
-        (reader + ranks - depositor - 1) % ranks * lengths.largest * self.element_bytes()
+        position(depositor, reader, self.prepared.ranks) * lengths.largest * self.element_bytes()
     }
 
     /// `to = mine`, all but the block of this rank for itself.
@@ -203,7 +203,7 @@ impl PreparedPairs<'_> {
 
     /// The sums of the counts to each rank, and from each.
     pub(in crate::protocol) fn starts(&self) -> [Vec<usize>; 2] {
-        self.counts.map(|counts| (0..=counts.len()).map(|end| counts[..end].iter().sum()).collect())
+        self.counts.map(starts)
     }
 
     /// The exchange of the call, with these [`PreparedPairs::starts`].
@@ -213,7 +213,7 @@ impl PreparedPairs<'_> {
         Exchange::new(self.prepared.collective, 0, self.prepared.ranks, Lens::Pairs(pairs))
     }
 
-    /// What the first operation moves.
+    /// The window of the first operation.
     pub(in crate::protocol) fn window<'b>(&self, exchange: &'b Exchange<'b>) -> Window<'b> {
         exchange.announced_at(self.stride)
     }
