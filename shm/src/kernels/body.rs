@@ -12,8 +12,6 @@ use std::marker::PhantomData;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Bytes that a copy asks for before it comes to them.
-const AHEAD: usize = 512;
 
 /// Vectors loaded before the first of them is stored, per turn of the main loop.
 const UNROLL: usize = 4;
@@ -279,14 +277,14 @@ pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
     }
 }
 
-/// A move that asks for the lines that come [`AHEAD`] bytes later, inside buffers of so many bytes.
-struct MoveAhead(*mut u8, *const u8, usize);
-impl<V: Vector> Step<V> for MoveAhead {
+/// A move that asks for the lines that come `AHEAD` bytes later, inside buffers of so many bytes.
+struct MoveAhead<const AHEAD: usize>(*mut u8, *const u8, usize);
+impl<V: Vector, const AHEAD: usize> Step<V> for MoveAhead<AHEAD> {
     #[inline(always)]
     unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let MoveAhead(dst, src, bytes) = *self;
         let moved = K * V::LANES * V::ELEMENT_BYTES;
-        if at + AHEAD + moved <= bytes {
+        if AHEAD > 0 && at + AHEAD + moved <= bytes {
             for line in (0..moved).step_by(LINE) {
                 fetch_for_writing(dst.wrapping_add(at + AHEAD + line));
                 fetch_for_reading(src.wrapping_add(at + AHEAD + line));
@@ -297,24 +295,34 @@ impl<V: Vector> Step<V> for MoveAhead {
     }
 }
 
-/// Copies by vectors, from the first vector boundary of the destination to the last: past the caches, or asking for lines ahead.
+/// Copies by vectors, from the first vector boundary of the destination to the last: past the caches, or asking for lines so many bytes
+/// `AHEAD`, if any.
 ///
 /// # Safety
 /// The contract of [`copy`](super::copy), with the features of the level.
 #[inline(always)]
-pub(super) unsafe fn copy<V: Vector, const PAST_CACHES: bool>(dst: *mut u8, src: *const u8, bytes: usize) {
+pub(super) unsafe fn copy<V: Vector, const PAST_CACHES: bool, const AHEAD: usize>(
+    dst: *mut u8,
+    src: *const u8,
+    bytes: usize,
+) {
     let vector_bytes = V::LANES * V::ELEMENT_BYTES;
-    let head = head::<V>(dst).min(bytes);
+    let (head, Some(last)) = (head::<V>(dst), bytes.checked_sub(vector_bytes)) else {
+        // SAFETY: the caller's contract.
+        return unsafe { core::ptr::copy_nonoverlapping(src, dst, bytes) };
+    };
     let end = head + (bytes - head) / vector_bytes * vector_bytes;
-    // SAFETY: the three ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned.
+    // SAFETY: all ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned. The first vector and the
+    // last overlap those between, which have the same bytes.
     unsafe {
-        core::ptr::copy_nonoverlapping(src, dst, head);
+        V::load(src).store(dst);
+        let step = MoveAhead::<AHEAD>(dst, src, bytes);
         if PAST_CACHES {
-            range::<V, Streamed>(&Move(dst, src), head, end, Streamed);
+            range::<V, Streamed>(&step, head, end, Streamed);
             V::fence();
         } else {
-            range::<V, Whole>(&MoveAhead(dst, src, bytes), head, end, Whole);
+            range::<V, Whole>(&step, head, end, Whole);
         }
-        core::ptr::copy_nonoverlapping(src.add(end), dst.add(end), bytes - end);
+        V::load(src.add(last)).store(dst.add(last));
     }
 }

@@ -72,46 +72,25 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the contract of this function.
     unsafe {
         match bytes {
-            ..PIECE_BYTES => std::ptr::copy_nonoverlapping(src, dst, bytes),
+            ..=MOST_BYTES_OF_SYSTEM => std::ptr::copy_nonoverlapping(src, dst, bytes),
             _ => match Maker::of_this_processor() {
-                Maker::Intel => copy_ahead(dst, src, bytes),
-                Maker::Other => copy_in_pieces(dst, src, bytes),
+                Maker::Intel => copy_in_vectors::<false, AHEAD>(dst, src, bytes),
+                Maker::Other => copy_in_vectors::<false, 0>(dst, src, bytes),
             },
         }
     }
 }
 
-/// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 4 KiB and more, it takes one instruction
-/// (`rep movsb`), which copies 2 GB/s instead of 50 on AMD's Zen 4 where the destination lies a few bytes further in its line than the
-/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`).
-const PIECE_BYTES: usize = 2048;
+/// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 2112 bytes and more, it takes one instruction
+/// (`rep movsb`). On AMD's Zen 4 that copies 2 GB/s instead of 50 where the destination lies a few bytes further in its line than the
+/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`); on Zen 3 exchanges of 16 to 256 KiB took two to five
+/// times as long so (`docs/results/2026-11-28.md`).
+const MOST_BYTES_OF_SYSTEM: usize = 2048;
 
-/// # Safety
-/// The contract of [`copy`].
-#[inline(never)]
-unsafe fn copy_in_pieces(mut dst: *mut u8, mut src: *const u8, mut bytes: usize) {
-    while bytes > 0 {
-        // Opaque to the compiler, which would make one copy of a loop of equal ones.
-        let piece = std::hint::black_box(bytes.min(PIECE_BYTES));
-        // SAFETY: both buffers hold the rest, of which this is the first part.
-        unsafe {
-            std::ptr::copy_nonoverlapping(src, dst, piece);
-            (dst, src) = (dst.add(piece), src.add(piece));
-        }
-        bytes -= piece;
-    }
-}
-
-/// Asks for lines before it comes to them: on Intel's processors, where the C library takes `rep movsb` from 8 KiB on, which waits longer
-/// for lines that another core has. Two ranks took 0.85 to 0.95 of the time for exchanges of 64 and 256 KiB, in pieces of 8 KiB
-/// (`docs/results/2026-11-27.md`).
-///
-/// # Safety
-/// The contract of [`copy`].
-unsafe fn copy_ahead(dst: *mut u8, src: *const u8, bytes: usize) {
-    // SAFETY: the contract of this function.
-    unsafe { copy_in_vectors::<false>(dst, src, bytes) }
-}
+/// Bytes that a copy asks for before it comes to them, on Intel's processors. Two ranks took 0.85 to 0.95 of the time for exchanges of 64
+/// and 256 KiB, in pieces of 8 KiB (`docs/results/2026-11-27.md`). On Zen 3 it makes no difference but to broadcasts and allreduces of 16 and
+/// 64 KiB, and those it makes faster or slower from run to run (`docs/results/2026-11-28.md`).
+const AHEAD: usize = 512;
 
 /// Copies past the caches, for results that are larger than the cache. Ordinary stores first read the lines that they replace.
 ///
@@ -119,7 +98,7 @@ unsafe fn copy_ahead(dst: *mut u8, src: *const u8, bytes: usize) {
 /// The contract of [`copy`].
 pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the contract of this function.
-    unsafe { copy_in_vectors::<true>(dst, src, bytes) }
+    unsafe { copy_in_vectors::<true, 0>(dst, src, bytes) }
 }
 
 /// Copies by the vectors of the best level.
@@ -127,15 +106,15 @@ pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
 /// # Safety
 /// The contract of [`copy`].
 #[inline(never)]
-unsafe fn copy_in_vectors<const PAST_CACHES: bool>(dst: *mut u8, src: *const u8, bytes: usize) {
+unsafe fn copy_in_vectors<const PAST_CACHES: bool, const AHEAD: usize>(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the contract of this function; the level was detected.
     unsafe {
         match Level::detected() {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => level::copy_avx512::<PAST_CACHES>(dst, src, bytes),
+            Level::Avx512 => level::copy_avx512::<PAST_CACHES, AHEAD>(dst, src, bytes),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => level::copy_avx2::<PAST_CACHES>(dst, src, bytes),
-            _ => level::copy_portable::<PAST_CACHES>(dst, src, bytes),
+            Level::Avx2 => level::copy_avx2::<PAST_CACHES, AHEAD>(dst, src, bytes),
+            _ => level::copy_portable::<PAST_CACHES, AHEAD>(dst, src, bytes),
         }
     }
 }

@@ -195,14 +195,18 @@ macro_rules! level {
             }
         }
 
-        /// Copies past the caches, or asking for lines ahead.
+        /// Copies past the caches, or asking for lines so many bytes `AHEAD`, if any.
         ///
         /// # Safety
         /// The contract of `copy` of the module above, with the features of the level.
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn $copy<const PAST_CACHES: bool>(dst: *mut u8, src: *const u8, bytes: usize) {
+        pub(super) unsafe fn $copy<const PAST_CACHES: bool, const AHEAD: usize>(
+            dst: *mut u8,
+            src: *const u8,
+            bytes: usize,
+        ) {
             // SAFETY: the caller's contract; the features are enabled here.
-            unsafe { body::copy::<super::$vectors::U64, PAST_CACHES>(dst, src, bytes) }
+            unsafe { body::copy::<super::$vectors::U64, PAST_CACHES, AHEAD>(dst, src, bytes) }
         }
     };
 }

@@ -280,16 +280,19 @@ fn copy_moves_exactly_the_bytes_asked_for() {
 #[test]
 fn the_copies_of_every_level_move_exactly_the_bytes_asked_for() {
     type Copy = unsafe fn(*mut u8, *const u8, usize);
-    let mut copies: Vec<Copy> = vec![copy, copy_streaming, level::copy_portable::<true>, level::copy_portable::<false>];
+    macro_rules! of_level {
+        ($copy:ident) => {
+            [level::$copy::<true, 0> as Copy, level::$copy::<false, 0>, level::$copy::<false, 512>]
+        };
+    }
+    let mut copies: Vec<Copy> = vec![copy, copy_streaming];
+    copies.extend(of_level!(copy_portable));
     #[cfg(target_arch = "x86_64")]
     copies.extend(
-        [
-            (Level::Avx2, [level::copy_avx2::<true> as Copy, level::copy_avx2::<false>]),
-            (Level::Avx512, [level::copy_avx512::<true>, level::copy_avx512::<false>]),
-        ]
-        .into_iter()
-        .filter_map(|(level, copies)| level.available().then_some(copies))
-        .flatten(),
+        [(Level::Avx2, of_level!(copy_avx2)), (Level::Avx512, of_level!(copy_avx512))]
+            .into_iter()
+            .filter_map(|(level, copies)| level.available().then_some(copies))
+            .flatten(),
     );
     for copy in copies {
         for count in (0..200).chain([1000, 4099]) {
