@@ -225,10 +225,10 @@ impl<'a> CheckedArgs<'a> {
         }
     }
 
-    /// Sets the elements of the largest block between two ranks, once all have learnt them.
-    pub(crate) fn set_largest_pair(&mut self, elements: Option<usize>) {
+    /// Sets the elements of the largest block between two ranks, which all have learnt.
+    pub(crate) fn set_largest_pair(&mut self, elements: usize) {
         if let Blocks::PerPair(_, most) = &mut self.blocks {
-            *most = elements;
+            *most = Some(elements);
         }
     }
 

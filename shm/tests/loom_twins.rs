@@ -125,8 +125,7 @@ const SLEEPERS: &[&str] = &[
 ];
 
 /// Ranks that read each other's private buffers.
-const SINGLE_COPIES: &[&str] =
-    &["single_copy_all_gather_2", "single_copy_all_to_all_2", "single_copy_announced_2", "single_copy_scatter_2"];
+const SINGLE_COPIES: &[&str] = &["single_copy_all_gather_2", "single_copy_all_to_all_2", "single_copy_scatter_2"];
 
 const ANNOUNCED_ALLTOALLS: &[&str] =
     &["announced_2", "announced_general_2", "announced_mixed_2", "announced_piece_2", "announced_deposit_2"];

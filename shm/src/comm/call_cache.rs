@@ -143,7 +143,7 @@ pub(super) struct CachedCall {
     counts: Box<[usize]>,
     /// The blocks of an exchange that may go the fast path.
     pub(super) blocks: Option<SmallBlocks>,
-    /// Bytes of the largest deposit, and elements of the largest blocks in one where ranks announce their lengths.
+    /// Bytes of the largest deposit, and elements of each block in one where ranks announce their lengths.
     pub(super) window_bytes: usize,
     pub(super) announced_stride: usize,
     pub(super) signature: Signature,
@@ -151,12 +151,12 @@ pub(super) struct CachedCall {
 
 impl CachedCall {
     /// The prepared state of a call. Later ones with the key of its `small` buffers reuse it; on rank `me` deposits of one operation have
-    /// at most `window_bytes`, and blocks of announced lengths `announced_stride` elements.
+    /// at most `window_bytes`.
     pub(super) fn new(
         signature: Signature,
         prepared: Prepared<'static>,
         small: Option<(CallKey, CachedPayload<'_>)>,
-        (me, window_bytes, announced_stride): (usize, usize, usize),
+        (me, window_bytes): (usize, usize),
     ) -> Self {
         let blocks_of = |exchange: SmallExchange<'_>, lengths| {
             SmallBlocks::new(&prepared, exchange.bytes(), me, window_bytes, lengths)
@@ -168,6 +168,7 @@ impl CachedCall {
             CachedPayload::Flat(_) | CachedPayload::Pairs(_) => None,
         });
         let counts = small.map_or_else(Box::default, |(_, payload)| payload.counts().into());
+        let announced_stride = SmallPairs::stride(&prepared, window_bytes);
         let key = small.map(|(key, _)| key);
         CachedCall { key, prepared, counts, blocks, window_bytes, announced_stride, signature }
     }
@@ -252,7 +253,7 @@ mod tests {
         let signature = signature(count);
         let place = calls.place(Some((key(count), &[])), signature);
         let prepared = Prepared::new(signature, DType::F64, Op::Sum, 2, false, Algorithm::Flat).expect("f64 has a sum");
-        *place = Some(CachedCall { key: Some(key(count)), ..CachedCall::new(signature, prepared, None, (0, 0, 0)) });
+        *place = Some(CachedCall { key: Some(key(count)), ..CachedCall::new(signature, prepared, None, (0, 0)) });
     }
 
     #[test]

@@ -12,7 +12,6 @@ use crate::op::{DType, Datatype, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
 use crate::protocol::decide::folds_in_rank_order;
-use crate::protocol::geometry::announced_stride;
 use crate::protocol::lengths::Announced;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Signature;
@@ -130,13 +129,8 @@ impl NodeComm {
                     None => {
                         let facts = Facts { oversubscribed: member.patience.oversubscribed, peer_reads: *peer_reads };
                         let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
-                        let stride = self.announced_stride(&checked, *peer_reads);
-                        place.insert(CachedCall::new(
-                            signature,
-                            prepared,
-                            small,
-                            (self.rank, self.windows.deposit, stride),
-                        ))
+                        let (me, window_bytes) = (self.rank, self.windows.deposit);
+                        place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
                     }
                 };
                 (&cached.prepared, Some(&*cached))
@@ -155,13 +149,10 @@ impl NodeComm {
         let fast = || small.zip(cached).and_then(|((_, payload), cached)| payload.run(cached, member));
         let done = match begun.map(Ok).or_else(fast) {
             Some(Ok(first @ Report { announced: Some(Announced::Pairs(_)), .. })) => {
-                self.run_pairs(member, &mut checked, prepared, Some(first), *peer_reads)
+                self.run_exchange(member, &mut checked, prepared, Some(first))
             }
             Some(done) => done,
-            None if checked.pair_counts().is_some() => {
-                self.run_pairs(member, &mut checked, prepared, None, *peer_reads)
-            }
-            None if prepared.exchanges() => self.run_exchange(member, &checked, prepared),
+            None if prepared.exchanges() => self.run_exchange(member, &mut checked, prepared, None),
             None => self.run(member, buffers, prepared),
         };
         match done {
@@ -211,9 +202,11 @@ impl NodeComm {
             true if args.buffers.are_registered() => self.select_registered(args, in_rank_order, facts.oversubscribed),
             true => Algorithm::Slices,
             false => match self.select(checked, in_rank_order) {
-                // The first operation of blocks that each rank knows of its own only tells how long they are.
+                // Every rank must know where the blocks for it lie, and any bytes must be elements.
                 Algorithm::SingleCopy
-                    if checked.pair_counts().is_some() || !may_copy_once(checked, facts.peer_reads) =>
+                    if facts.peer_reads == PeerReads::Refused
+                        || checked.pair_counts().is_some()
+                        || dtype == DType::Bool =>
                 {
                     Algorithm::Flat
                 }
@@ -299,61 +292,31 @@ impl NodeComm {
         }
     }
 
-    /// Elements of the largest blocks that the first operation of an alltoall of unequal blocks moves: what a deposit has room for, but
-    /// nothing that `single-copy` carries.
-    fn announced_stride(&self, checked: &CheckedArgs<'_>, peer_reads: PeerReads) -> usize {
-        let element_bytes = checked.datatype().size().max(1);
-        let stride = announced_stride(self.size, element_bytes, self.windows.deposit);
-        match may_copy_once(checked, peer_reads) {
-            true => {
-                let from = self.thresholds.single_copy_from(checked.collective(), checked.settings().algorithm);
-                stride.min(from.saturating_sub(1) / element_bytes)
-            }
-            false => stride,
-        }
-    }
-
-    /// Runs an alltoall in which ranks announce their lengths: the `first` operation, unless that was run, and then, where it did not move all
-    /// blocks, the exchange by the algorithm that suits the largest.
-    fn run_pairs(
+    /// Runs an exchange, window by window where it is deposited; of an alltoall in which ranks announce their lengths what is left after
+    /// the `first` operation, if that was run.
+    fn run_exchange(
         &self,
         member: &mut Member<Mapped>,
         checked: &mut CheckedArgs<'_>,
         prepared: &Prepared<'_>,
         first: Option<Report>,
-        peer_reads: PeerReads,
-    ) -> Result<Report, Stop> {
-        // An attempt to read the others' memory, which failed, may have been before.
-        checked.set_largest_pair(None);
-        let stride = self.announced_stride(checked, peer_reads);
-        let announced = match first {
-            Some(report) => report,
-            None => {
-                let exchange = checked.exchange();
-                member.run(&checked.args().buffers.window(&exchange.announced(stride), prepared))?
-            }
-        };
-        let Some(Announced::Pairs(all)) = announced.announced else { return Ok(announced) };
-        if all.difference != 0 || all.largest <= stride {
-            return Ok(announced);
-        }
-        checked.set_largest_pair(Some(all.largest));
-        match self.select(checked, false) {
-            Algorithm::SingleCopy if may_copy_once(checked, peer_reads) => {
-                self.run_exchange(member, checked, &prepared.by_single_copy())
-            }
-            _ => self.run_exchange(member, checked, prepared),
-        }
-    }
-
-    /// Runs an exchange, window by window where it is deposited.
-    fn run_exchange(
-        &self,
-        member: &mut Member<Mapped>,
-        checked: &CheckedArgs<'_>,
-        prepared: &Prepared<'_>,
     ) -> Result<Report, Stop> {
         let (element_bytes, window_bytes) = (checked.datatype().size(), self.windows.deposit);
+        let (mut report, mut done) = (None, 0);
+        if checked.pair_counts().is_some() {
+            let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
+            let window = exchange.announced(element_bytes, window_bytes);
+            let announced = match first {
+                Some(report) => report,
+                None => member.run(&buffers.window(&window, prepared))?,
+            };
+            let Some(Announced::Pairs(all)) = announced.announced else { return Ok(announced) };
+            if all.difference != 0 || all.largest <= window.stride() {
+                return Ok(announced);
+            }
+            done = usize::from(window.stride() > 0);
+            checked.set_largest_pair(all.largest);
+        }
         let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
         if exchange.owners_announce {
             let window = exchange.of_owner(element_bytes, window_bytes);
@@ -362,15 +325,9 @@ impl NodeComm {
         if prepared.algorithm() == Algorithm::SingleCopy {
             return member.run(&buffers.window(&exchange.whole(), prepared));
         }
-        let mut report = None;
-        for window in exchange.windows(element_bytes, window_bytes) {
+        for window in exchange.windows(element_bytes, window_bytes).skip(done) {
             report = Some(member.run(&buffers.window(&window, prepared))?);
         }
         Ok(report.expect("an exchange has a window"))
     }
-}
-
-/// Returns whether ranks may read the blocks out of each other's memory: any bytes must be elements.
-fn may_copy_once(checked: &CheckedArgs<'_>, peer_reads: PeerReads) -> bool {
-    peer_reads != PeerReads::Refused && checked.datatype() != Datatype::Builtin(DType::Bool)
 }

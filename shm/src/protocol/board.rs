@@ -81,19 +81,10 @@ pub enum Place {
 pub struct Exposed {
     /// Address of the buffer in its owner's memory.
     pub address: u64,
-    /// Address of the first elements of the blocks for each rank, as `usize`, in its owner's memory; 0 where all know them.
-    pub starts_address: u64,
     /// Address of `token` in its owner's memory.
     pub token_address: u64,
     /// A random number of the owner's process.
     pub token: u64,
-}
-
-impl Exposed {
-    /// The list of where the blocks begin, as a buffer of its own.
-    pub fn of_starts(self) -> Exposed {
-        Exposed { address: self.starts_address, ..self }
-    }
 }
 
 /// The memory that an operation needs in an area before it starts.
@@ -183,9 +174,8 @@ pub trait Board {
     /// Makes the buffers that `rank` has registered under these names accessible as [`Place::Registered`].
     fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error>;
 
-    /// Lets the other ranks read this private buffer, until [`Board::end_exposure`], and where the blocks for each begin, if they do
-    /// not know it.
-    fn expose(&self, buffer: &[u8], starts: Option<&[usize]>) -> Exposed;
+    /// Lets the other ranks read this private buffer, until [`Board::end_exposure`].
+    fn expose(&self, buffer: &[u8]) -> Exposed;
     /// Fills `to` from the exposed buffer of `rank`, beginning `offset` bytes into it; returns false if the system refuses.
     fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool;
     /// Ends the exposure: no rank reads the buffer any more.

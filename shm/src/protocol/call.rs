@@ -167,11 +167,6 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// The same call carried out by `single-copy`, where all ranks have found together that it suits them.
-    pub fn by_single_copy(self) -> Self {
-        Prepared { algorithm: Algorithm::SingleCopy, lane: Lane::SingleCopy { trusted: false }, ..self }
-    }
-
     /// Replaces the collective that moves the data; the signature stays.
     pub fn carried_as(self, collective: Collective) -> Self {
         Prepared { collective, ..self }

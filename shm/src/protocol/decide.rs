@@ -107,26 +107,6 @@ impl Thresholds {
         Thresholds { all_gather_single_copy, all_to_all_single_copy, scatter_single_copy, ..self }
     }
 
-    /// The smallest blocks of a `collective` that `single-copy` carries, bytes.
-    pub fn single_copy_from(&self, collective: Collective, requested: Algorithm) -> usize {
-        match requested {
-            Algorithm::SingleCopy => 0,
-            Algorithm::Auto => self.single_copy_sizes(collective).0,
-            _ => usize::MAX,
-        }
-    }
-
-    /// The blocks of a `collective` that has the algorithm which `single-copy` carries.
-    #[inline]
-    fn single_copy_sizes(&self, collective: Collective) -> SingleCopySizes {
-        let traits = collective.traits();
-        match (traits.in_parts, traits.has_root()) {
-            (true, true) => self.scatter_single_copy,
-            (true, false) => self.all_to_all_single_copy,
-            (false, _) => self.all_gather_single_copy,
-        }
-    }
-
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
     pub fn choose(&self, collective: Collective, requested: Algorithm, bytes: usize, in_rank_order: bool) -> Algorithm {
         self.decide(collective, requested, bytes, in_rank_order).0
@@ -151,7 +131,12 @@ impl Thresholds {
         match requested {
             chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Requested),
             _ if has.contains(&Algorithm::SingleCopy) => {
-                let (from, end) = self.single_copy_sizes(collective);
+                let traits = collective.traits();
+                let (from, end) = match (traits.in_parts, traits.has_root()) {
+                    (true, true) => self.scatter_single_copy,
+                    (true, false) => self.all_to_all_single_copy,
+                    (false, _) => self.all_gather_single_copy,
+                };
                 match bytes {
                     _ if bytes < from => (Algorithm::Flat, SelectionRule::Below(from)),
                     _ if bytes < end => (Algorithm::SingleCopy, SelectionRule::From(from)),

@@ -172,14 +172,6 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The elements at which the blocks for each rank begin in what this one sends, if no other rank knows them.
-    pub fn own_starts(&self) -> Option<&[usize]> {
-        match self.lens {
-            Lens::Pairs(pairs) => Some(pairs.send_starts),
-            Lens::Equal(_) | Lens::Each(..) => None,
-        }
-    }
-
     /// The element at which the block for `reader` begins in what every rank sends, where that is the same on all.
     fn sent_at(&self, reader: usize) -> usize {
         if self.traits.in_parts { self.start(reader, true) } else { 0 }
@@ -209,6 +201,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Returns whether each rank knows the lengths of its own blocks only.
+    pub fn has_own_lengths(&self) -> bool {
+        matches!(self.lens, Lens::Pairs(_))
+    }
+
     /// The lengths that this rank announces where no rank knows all.
     pub fn own_lengths(&self) -> Lengths {
         match self.lens {
@@ -224,9 +221,13 @@ impl<'a> Exchange<'a> {
         Some((send_starts[me], recv_starts[me], send[me].min(recv[me]))).filter(|(.., len)| *len > 0)
     }
 
-    /// The first window where no rank knows all lengths, which moves blocks of at most `stride` elements; [`announced_stride`] are sure to
-    /// fit a deposit.
-    pub fn announced(&self, stride: usize) -> Window<'_> {
+    /// The first window where no rank knows all lengths: of every block as much as is sure to fit a deposit, whatever its length.
+    pub fn announced(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
+        self.announced_at(announced_stride(self.ranks, element_bytes, window_bytes))
+    }
+
+    /// The same of [`announced_stride`] elements.
+    pub fn announced_at(&self, stride: usize) -> Window<'_> {
         Window { exchange: self, positions: (0, self.ranks), from: 0, stride, inline: stride == 0 }
     }
 
@@ -317,8 +318,8 @@ pub fn position(depositor: usize, reader: usize, ranks: usize) -> usize {
     (reader + ranks - depositor - 1) % ranks
 }
 
-/// Elements of the largest blocks that the first operation can move where no rank knows all lengths; none where there is no room for all
-/// blocks at once.
+/// Elements of every block that the first operation moves where no rank knows all lengths: the cut of [`Exchange::windows`] for larger
+/// blocks; none where there is no room for all blocks at once.
 pub fn announced_stride(ranks: usize, element_bytes: usize, window_bytes: usize) -> usize {
     let fits = ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
     if fits { window_bytes / element_bytes / ranks } else { 0 }
@@ -354,12 +355,6 @@ impl Window<'_> {
         let stride = self.stride.min(largest);
         let bytes = (self.positions.1 - self.positions.0) * stride * element_bytes;
         Window { stride, inline: bytes <= INLINE_BYTES, ..*self }
-    }
-
-    /// The same for the deposit of a rank whose blocks have at most `largest` elements, of which nothing is deposited if they have more than
-    /// the window moves.
-    pub fn carrying(&self, largest: usize, element_bytes: usize) -> Self {
-        self.narrowed(if largest <= self.stride { largest } else { 0 }, element_bytes)
     }
 
     /// The next part of a block of `len` elements in all, of at most `most`; `None` after the last.
@@ -412,17 +407,6 @@ impl Window<'_> {
             let block = if x.traits.in_parts { (rank + 1 + position) % x.ranks } else { rank };
             (block, first..first + self.cut(rank, block), x.sent_at(block) + self.from)
         })
-    }
-
-    /// What rank `me` keeps of its own in this window: where it begins in what the rank sends and in what it receives, and its elements. Where
-    /// no rank knows all lengths, the first window keeps the whole block, which may be longer than those between ranks.
-    pub fn own_part(&self, me: usize) -> Option<(usize, usize, usize)> {
-        if let Lens::Pairs(_) = self.exchange.lens {
-            return self.exchange.own_block().filter(|_| (self.positions.0, self.from) == (0, 0));
-        }
-        let (_, at, from) = self.blocks(me).find(|(block, ..)| *block == me)?;
-        let keeps = !at.is_empty() && self.exchange.receives(me, me);
-        keeps.then(|| (from, self.place_of(me), at.len()))
     }
 
     /// The element at which what is for `reader` begins in the send buffer of every rank.

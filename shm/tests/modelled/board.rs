@@ -54,8 +54,8 @@ struct Shared {
     registered: Vec<Cell>,
     /// Places of results, where they do not replace the registered contributions.
     results: Vec<Cell>,
-    /// Private buffers that others read; then the lists of where the blocks in them begin.
-    exposed: [Vec<Cell>; 2],
+    /// Private buffers that others read.
+    exposed: Vec<Cell>,
     /// The rank that may not read what others expose.
     cannot_read: Option<usize>,
     /// A `left` word in which every operation is left, for the must-fail test that reuses memory without waiting.
@@ -111,7 +111,7 @@ impl Group {
             accumulators: cells(AREAS * PIECES),
             registered: cells(SLOTS * ranks * PIECES),
             results: cells(ranks * PIECES),
-            exposed: [cells(ranks), cells(ranks)],
+            exposed: cells(ranks),
             cannot_read: None,
             forgets_left: None,
             opens_once: false,
@@ -266,27 +266,20 @@ impl Board for Heap {
         Ok(())
     }
 
-    /// The addresses are numbers in `exposed`.
-    fn expose(&self, buffer: &[u8], starts: Option<&[usize]>) -> Exposed {
-        let [buffers, lists] = &self.shared.exposed;
-        buffers[self.rank].with_mut(|cell| payload::store(cell.cast(), buffer));
-        if let Some(starts) = starts {
-            let bytes: Vec<u8> = starts.iter().flat_map(|start| start.to_ne_bytes()).collect();
-            lists[self.rank].with_mut(|cell| payload::store(cell.cast(), &bytes));
-        }
-        Exposed { address: 0, starts_address: 1, token_address: 0, token: 0 }
+    fn expose(&self, buffer: &[u8]) -> Exposed {
+        self.shared.exposed[self.rank].with_mut(|cell| payload::store(cell.cast(), buffer));
+        Exposed { address: 0, token_address: 0, token: 0 }
     }
-    fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
+    fn read_exposed(&self, rank: usize, _exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
         let may = self.shared.cannot_read != Some(self.rank);
         if may {
-            let cell = &self.shared.exposed[exposed.address as usize][rank];
-            cell.with(|cell| payload::load(cell.cast::<u8>().wrapping_add(offset), to));
+            self.shared.exposed[rank].with(|cell| payload::load(cell.cast::<u8>().wrapping_add(offset), to));
         }
         may
     }
-    /// The owner uses its memory for something else.
+    /// The owner uses its buffer for something else.
     fn end_exposure(&self) {
-        self.shared.exposed.iter().for_each(|cells| cells[self.rank].with_mut(|_| {}));
+        self.shared.exposed[self.rank].with_mut(|_| {});
     }
 
     fn watch(&self, watch: Watch) {

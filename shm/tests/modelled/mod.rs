@@ -28,7 +28,7 @@ use earlybird_shm::model::spin_first;
 use earlybird_shm::protocol::board::Place;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;
-use earlybird_shm::protocol::geometry::{Exchange, Lens, Pairs, announced_stride};
+use earlybird_shm::protocol::geometry::{Exchange, Lens, Pairs};
 use earlybird_shm::protocol::lengths::{Announced, Lengths};
 use earlybird_shm::protocol::payload::{Buffers, look};
 use earlybird_shm::protocol::shared_result::SharedResult;
@@ -297,9 +297,7 @@ impl Scenario {
             let [send, send_starts, recv, recv_starts] = &self.pairs(rank);
             let lens = match self.announced {
                 true if !self.owners_announce() => {
-                    // `single-copy` runs once all have learnt how long the blocks are.
-                    let most = (self.algorithms[rank] == Algorithm::SingleCopy).then_some(self.words);
-                    Lens::Pairs(Pairs { me: rank, most, send, send_starts, recv, recv_starts })
+                    Lens::Pairs(Pairs { me: rank, most: None, send, send_starts, recv, recv_starts })
                 }
                 true if rank == 0 => Lens::Each(recv, recv_starts),
                 false if self.unequal => Lens::Each(recv, recv_starts),
@@ -329,7 +327,7 @@ impl Scenario {
             let window = match self.algorithms[rank] {
                 Algorithm::SingleCopy => exchange.whole(),
                 _ if self.owners_announce() => exchange.of_owner(8, 128),
-                _ if self.announced => exchange.announced(announced_stride(self.ranks, 8, 64 * self.ranks)),
+                _ if self.announced => exchange.announced(8, 64 * self.ranks),
                 _ => {
                     let window = windows.next().expect("an exchange has a window");
                     assert!(windows.next().is_none(), "a model is one operation per call");
@@ -348,7 +346,7 @@ impl Scenario {
                     let lengths = Announced::Pairs(Lengths { largest: self.words, difference: 0 });
                     assert_eq!(
                         report.announced,
-                        window.announces().then_some(lengths),
+                        (self.announced && !self.owners_announce()).then_some(lengths),
                         "wrong lengths: rank {rank} epoch {epoch}"
                     );
                     let is_done = self.cannot_read.is_none() || self.trusted;

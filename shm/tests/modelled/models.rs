@@ -67,7 +67,7 @@ macro_rules! for_every_model {
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
-            single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_announced_2 single_copy_all_gather_3 single_copy_refused_2
+            single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
             single_copy_scatter_2 single_copy_scatter_3 single_copy_handed_over_2 single_copy_handed_over_3
             mismatch_single_copy_2
             mismatch_reduce_flat_pieces_2 mismatch_reduce_chain_2 mismatch_broadcast_chain_2 mismatch_broadcast_2
@@ -311,8 +311,6 @@ models! {
         Scenario::new(SingleCopy, 2, ONE).of(AllGather).epochs(2);
     single_copy_all_to_all_2: "alltoall by single-copy, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(SingleCopy, 2, ONE).of(AllToAll).epochs(2);
-    single_copy_announced_2: "alltoall of announced lengths by single-copy, 2 ranks, reuse", upto(2), Some(upto(3)),
-        Scenario::new(SingleCopy, 2, 2).of(AllToAll).announced().epochs(2);
     single_copy_all_gather_3: "allgather by single-copy, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(SingleCopy, 3, ONE).of(AllGather);
     single_copy_refused_2: "allgather by single-copy, one of 2 ranks may not read, reuse", upto(3), Some(ALL),

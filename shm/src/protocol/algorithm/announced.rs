@@ -1,10 +1,9 @@
 //! The exchange of blocks whose lengths each rank knows of its own only: ranks announce their lengths with their entry, and compare them.
 //!
 //! A rank writes one word, its [`Lengths`], beside its mark of entry, and cuts its deposit by its own largest block: what is small
-//! travels beside the mark although the others cannot know that it is small. Of larger blocks than the operation carries a rank
-//! deposits nothing. A reader learns from the word where a rank's deposit lies. Every rank reads every word, so all find together whether
-//! the counts agree, and whether further operations must carry the blocks ([`Report::announced`](crate::protocol::Report)), by an
-//! algorithm that suits the largest.
+//! travels beside the mark although the others cannot know that it is small. A reader learns from the word where a rank's deposit
+//! lies. Every rank reads every word, so all find together whether the counts agree, and how much is left for further operations
+//! ([`Report::lengths`](crate::protocol::Report)).
 
 use super::exchange;
 use crate::protocol::board::{Board, Need};
@@ -20,27 +19,21 @@ use crate::sync::{Ordering, SyncPoint};
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
     let own = w.exchange.own_lengths();
     op.board.line(op.slot, op.me).announce(own.word());
-    exchange::enter_and_deposit(op, &w.carrying(own.largest, op.call.element_bytes))?;
-    // A rank with larger blocks keeps its own in a further operation, where it holds up nobody.
-    if let Some((from, to, len)) = w.exchange.own_block().filter(|_| own.largest <= w.stride()) {
+    exchange::enter_and_deposit(op, &w.narrowed(own.largest, op.call.element_bytes))?;
+    if let Some((from, to, len)) = w.exchange.own_block() {
         op.call.keep_part(from, to, len);
     }
     collect(op, w)
 }
 
-/// Receives from all others on a rank that has entered; returns the lengths of all ranks together. Where the result replaces what this rank
-/// sends, nothing is received before all lengths are known: larger blocks are sent by further operations.
+/// Receives from all others on a rank that has entered; returns the lengths of all ranks together.
 pub(in crate::protocol) fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
     let (mut all, element_bytes) = (w.exchange.own_lengths(), op.call.element_bytes);
-    let in_place = op.call.replaces_contribution();
     receive_all(op, w, |_, announced| {
         let lengths = Lengths::from_word(announced);
         all = all.and(lengths);
-        w.carrying(if in_place { 0 } else { lengths.largest }, element_bytes)
+        w.narrowed(lengths.largest, element_bytes)
     })?;
-    if in_place && all.largest <= w.stride() {
-        receive_all(op, w, |_, announced| w.carrying(Lengths::from_word(announced).largest, element_bytes))?;
-    }
     Ok(all)
 }
 

@@ -168,12 +168,14 @@ pub(in crate::protocol) fn begin<B: Board>(
 ) -> Begun {
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
-    if let Some((from, to, len)) = w.own_part(me)
+    if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
+        && w.exchange.receives(me, me)
+        && !w.exchange.has_own_lengths()
         && !own
     {
         match gathers(op, w) {
-            true => call.gather_mine(op.scratch.accumulator(room(op, w)), from, len),
-            false => call.keep_part(from, to, len),
+            true => call.gather_mine(op.scratch.accumulator(room(op, w)), from, at.len()),
+            false => call.keep_part(from, w.place_of(me), at.len()),
         }
     }
     sources.clear();

@@ -2,7 +2,7 @@
 //!
 //! A deposit costs two copies and this algorithm one, so it carries large blocks where the owner of a buffer waits for the others anyway:
 //! for their data in an allgather or alltoall, and in a scatter larger than the arena for the room that its readers make. The mark of entry
-//! publishes the address of a rank's buffer, and of the list of where its blocks begin, if the others do not know; a second mark means that a rank has read all its blocks, and no rank leaves before all
+//! publishes the address of a rank's buffer; a second mark means that a rank has read all its blocks, and no rank leaves before all
 //! that read its buffer have set it. Cost: a system call for each block, its result copied once; in a scatter the ranks copy at the same
 //! time what otherwise the root copies alone. Pays in alltoalls and scatters of many ranks, and between two ranks where deposits do not fit into
 //! the caches but results do: larger results take longer than by deposits, whose readers write past the caches, as the kernel
@@ -50,11 +50,10 @@ pub(in crate::protocol) fn run<B: Board>(
     let copied = call.replaces_contribution();
     let is_read = w.exchange.is_read(me, false);
     if is_read {
-        let contribution = match copied {
-            true => call.copy_contribution(op.scratch.accumulator(call.contribution_bytes())),
-            false => call.contribution(),
+        let exposed = match copied {
+            true => board.expose(call.copy_contribution(op.scratch.accumulator(call.contribution_bytes()))),
+            false => board.expose(call.contribution()),
         };
-        let exposed = board.expose(contribution, w.exchange.own_starts());
         board.write(place(op, me), |words| exposed.write(words));
     }
     line.entered.store(word::entered(epoch, hash), SyncPoint::DepositRelease.order());
@@ -123,7 +122,7 @@ fn await_outcome<B: Board>(
 
 /// Reads from each rank as it arrives; returns whether that was possible, and whether there was something from every other rank.
 fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(bool, bool), Stop> {
-    let (board, call) = (op.board, op.call);
+    let (board, call, me) = (op.board, op.call, op.me);
     let mut sources = std::mem::take(&mut op.scratch.sources);
     let received_from_all = exchange::begin(op, w, &mut sources).received_from_all;
     let mut could = true;
@@ -141,25 +140,12 @@ fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(bool
             return Err(op.mismatch(source.rank));
         }
         let exposed = board.read(place(op, source.rank), Exposed::read);
+        let from = w.sent_at(me) * call.element_bytes;
         could = could
-            && start_of(op, w, source.rank, exposed).is_some_and(|start| {
-                let from = start.wrapping_mul(call.element_bytes);
-                call.receive(source.to, source.left.len(), |to| board.read_exposed(source.rank, exposed, from, to))
-            });
+            && call.receive(source.to, source.left.len(), |to| board.read_exposed(source.rank, exposed, from, to));
     }
     op.scratch.sources = sources;
     Ok((could, received_from_all))
-}
-
-/// The element at which the block for this rank begins in the buffer that `rank` has exposed; `None` if the system refuses to read it where
-/// only that rank knows.
-fn start_of<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize, exposed: Exposed) -> Option<usize> {
-    if w.exchange.own_starts().is_none() {
-        return Some(w.sent_at(op.me));
-    }
-    let mut start = [0; size_of::<usize>()];
-    let offset = op.me * start.len();
-    op.board.read_exposed(rank, exposed.of_starts(), offset, &mut start).then(|| usize::from_ne_bytes(start))
 }
 
 /// The place of the words with the address of `rank`'s buffer.

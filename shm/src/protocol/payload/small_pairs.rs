@@ -9,7 +9,7 @@ use super::small_exchange::copy_block;
 use super::{Buffers, SmallExchange};
 use crate::protocol::board::Need;
 use crate::protocol::call::{Arithmetic, Call, Lane, Prepared};
-use crate::protocol::geometry::{Exchange, Lens, Pairs, Who, Window, position};
+use crate::protocol::geometry::{Exchange, Lens, Pairs, Who, Window, announced_stride, position};
 use crate::protocol::lengths::Lengths;
 use crate::protocol::lines::RankLine;
 use crate::protocol::pieces::PIECE_BYTES;
@@ -29,7 +29,7 @@ pub struct PreparedPairs<'a> {
     counts: [&'a [usize]; 2],
     me: usize,
     lengths: Lengths,
-    /// Elements of the largest blocks that the first operation moves.
+    /// Elements of each block that the first operation moves at most.
     stride: usize,
 }
 
@@ -51,13 +51,18 @@ impl Call<'_> {
 }
 
 impl<'a> SmallPairs<'a> {
+    /// Elements of each block that the first operation moves at most, where deposits have at most `window_bytes`.
+    pub fn stride(prepared: &Prepared<'_>, window_bytes: usize) -> usize {
+        announced_stride(prepared.ranks, prepared.datatype.size().max(1), window_bytes)
+    }
+
     /// The address of the counts to each rank.
     pub fn address_of_counts(&self) -> usize {
         self.counts[0].as_ptr().addr()
     }
 
-    /// The alltoall of the call `prepared` on rank `me`, whose first operation moves blocks of at most `stride` elements; `None` where
-    /// the buffers have other lengths or are one, and where the deposit of this rank is more than one piece.
+    /// The alltoall of the call `prepared` on rank `me`, whose first operation moves `stride` elements of each block at most; `None` where
+    /// the buffers have other lengths, and where the deposit of this rank is more than one piece.
     #[inline(always)]
     pub fn with<'b>(self, prepared: &'b Prepared<'b>, me: usize, stride: usize) -> Option<PreparedPairs<'b>>
     where
@@ -71,8 +76,7 @@ impl<'a> SmallPairs<'a> {
         let fits = prepared.lane == Lane::Exchange
             && matches!(prepared.arithmetic, Arithmetic::Moved(None))
             && counts.iter().all(|counts| counts.len() == ranks)
-            && [bytes(counts[0])?, bytes(counts[1])?] == exchange.bytes()
-            && exchange.send != exchange.recv.cast_const();
+            && [bytes(counts[0])?, bytes(counts[1])?] == exchange.bytes();
         if !fits || stride == 0 {
             return None;
         }
@@ -164,13 +168,18 @@ impl PreparedPairs<'_> {
         }
     }
 
-    /// `result[me] = mine[me]`, as much as both hold.
+    /// `result[me] = mine[me]`, as much as both hold, unless it lies there.
     #[inline(always)]
     pub(in crate::protocol) fn keep_own(&self) {
         let [from, to] = self.counts.map(|counts| counts[..self.me].iter().sum::<usize>() * self.element_bytes());
         let bytes = self.counts[0][self.me].min(self.counts[1][self.me]) * self.element_bytes();
-        // SAFETY: A; buffers that are not the same are disjoint by B.
-        unsafe { copy_block(self.exchange.recv.add(to), self.exchange.send.add(from), bytes) }
+        // SAFETY: A; the two may overlap where the contribution lies in the result.
+        unsafe {
+            let (from, to) = (self.exchange.send.add(from), self.exchange.recv.add(to));
+            if bytes > 0 && from != to.cast_const() {
+                core::ptr::copy(from, to, bytes);
+            }
+        }
     }
 
     /// `result[at..] = theirs`, what is for this rank in the deposit of `rank`, which has announced `lengths`: no more than that has for
@@ -206,6 +215,6 @@ impl PreparedPairs<'_> {
 
     /// The window of the first operation.
     pub(in crate::protocol) fn window<'b>(&self, exchange: &'b Exchange<'b>) -> Window<'b> {
-        exchange.announced(self.stride)
+        exchange.announced_at(self.stride)
     }
 }
