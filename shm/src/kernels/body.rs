@@ -312,17 +312,19 @@ pub(super) unsafe fn copy<V: Vector, const PAST_CACHES: bool, const AHEAD: usize
         return unsafe { core::ptr::copy_nonoverlapping(src, dst, bytes) };
     };
     let end = head + (bytes - head) / vector_bytes * vector_bytes;
-    // SAFETY: all ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned. The first vector and the
-    // last overlap those between, which have the same bytes.
+    // SAFETY: all ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned. What is copied twice has the
+    // same bytes.
     unsafe {
-        V::load(src).store(dst);
-        let step = MoveAhead::<AHEAD>(dst, src, bytes);
         if PAST_CACHES {
-            range::<V, Streamed>(&step, head, end, Streamed);
+            // A store past the caches of what they have takes long, so nothing is copied twice.
+            core::ptr::copy_nonoverlapping(src, dst, head);
+            range::<V, Streamed>(&Move(dst, src), head, end, Streamed);
             V::fence();
+            core::ptr::copy_nonoverlapping(src.add(end), dst.add(end), bytes - end);
         } else {
-            range::<V, Whole>(&step, head, end, Whole);
+            V::load(src).store(dst);
+            range::<V, Whole>(&MoveAhead::<AHEAD>(dst, src, bytes), head, end, Whole);
+            V::load(src.add(last)).store(dst.add(last));
         }
-        V::load(src.add(last)).store(dst.add(last));
     }
 }

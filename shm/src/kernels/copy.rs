@@ -88,8 +88,8 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 const MOST_BYTES_OF_SYSTEM: usize = 2048;
 
 /// Bytes that a copy asks for before it comes to them, on Intel's processors. Two ranks took 0.85 to 0.95 of the time for exchanges of 64
-/// and 256 KiB, in pieces of 8 KiB (`docs/results/2026-11-27.md`). On Zen 3 it makes no difference but to broadcasts and allreduces of 16 and
-/// 64 KiB, and those it makes faster or slower from run to run (`docs/results/2026-11-28.md`).
+/// and 256 KiB, in pieces of 8 KiB (`docs/results/2026-11-27.md`). On Zen 3 calls of 64 KiB took 0.66 to 1.25 of the time with it, of 2 to
+/// 8 KiB 0.9 to 1.5 (`docs/results/2026-11-28.md`).
 const AHEAD: usize = 512;
 
 /// Copies past the caches, for results that are larger than the cache. Ordinary stores first read the lines that they replace.
