@@ -47,18 +47,21 @@ impl SizeTable {
 impl FromStr for SizeTable {
     type Err = Error;
 
-    /// [`Error::Usage`] for an entry of another form, an unknown algorithm, a reversed range, or an overlap.
+    /// An algorithm alone is for all sizes. [`Error::Usage`] for an entry of another form, an unknown algorithm, a reversed range, or an overlap.
     fn from_str(given: &str) -> Result<Self, Error> {
         let mut ranges = Vec::new();
         for entry in given.split(',') {
             let parts = entry.rsplit_once(':').and_then(|(name, range)| Some((name, range.split_once('-')?)));
-            let Some((name, range)) = parts else {
-                return Err(Error::usage(format!(
-                    "{entry:?} is not of the form ALGORITHM:FIRST-LAST (or ALGORITHM:FIRST- without end), such as leader:0-4Ki"
-                )));
+            let (choice, (first, last)): (Choice, _) = match (entry.parse(), parts) {
+                (Ok(choice), _) => (choice, (0, u64::MAX)),
+                (Err(_), Some((name, range))) => (name.parse()?, parse_range(entry, range)?),
+                (Err(unknown), None) if !entry.is_empty() && !entry.contains(':') => return Err(unknown),
+                (Err(_), None) => {
+                    return Err(Error::usage(format!(
+                        "{entry:?} is not of the form ALGORITHM, ALGORITHM:FIRST-LAST or ALGORITHM:FIRST- (without end), such as leader:0-4Ki"
+                    )));
+                }
             };
-            let choice: Choice = name.parse()?;
-            let (first, last) = parse_range(entry, range)?;
             ranges.push((first, last, choice, entry));
         }
         ranges.sort_by_key(|range| range.0);
@@ -119,10 +122,20 @@ mod tests {
     }
 
     #[test]
+    fn an_algorithm_alone_is_for_all_sizes() {
+        for name in ["flat", "auto", "plan:ring", "plan:pre-reduced-ring", "plan:butterfly:r=1:group=2x2"] {
+            let (table, choice): (SizeTable, Choice) = (name.parse().unwrap(), name.parse().unwrap());
+            assert!([0, 1, 4096, u64::MAX].into_iter().all(|bytes| table.choice_for(bytes) == choice), "{name}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused() {
         for (given, says) in [
             ("", "form"),
-            ("leader", "form"),
+            ("laeder", "leader"),
+            ("plan:ring:r=1", "form"),
+            ("leader,chain:4Ki-", "both cover 4096 bytes"),
             ("leader:4Ki", "form"),
             ("leader:0-1,", "form"),
             ("leader:0-1;chain:2-", "not known"),
