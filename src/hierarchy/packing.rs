@@ -12,8 +12,8 @@ fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
 impl Topology {
     /// The blocks of a node's ranks out of all blocks.
     pub(super) fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
-        let parts = self.members(node).iter().map(|&rank| &all[part_of(lens, rank)]);
-        parts.flatten().copied().collect()
+        let parts: Vec<&[u8]> = self.members(node).iter().map(|&rank| &all[part_of(lens, rank)]).collect();
+        parts.concat()
     }
 
     /// Copies the blocks of a node's ranks to their places among all blocks.
@@ -66,7 +66,9 @@ impl<'a> PairTable<'a> {
         for row in &self.send {
             let blocks = self.blocks(row);
             for (node, packed) in packed.iter_mut().enumerate() {
-                packed.extend(self.topology.members(node).iter().flat_map(|to| &sent[blocks[*to].clone()]));
+                for &to in self.topology.members(node) {
+                    packed.extend_from_slice(&sent[blocks[to].clone()]);
+                }
             }
             sent = &sent[blocks.last().map_or(0, |last| last.end)..];
         }
