@@ -83,8 +83,8 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 
 /// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 2112 bytes and more, it takes one instruction
 /// (`rep movsb`). On AMD's Zen 4 that copies 2 GB/s instead of 50 where the destination lies a few bytes further in its line than the
-/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`); on Zen 3 exchanges of 16 to 256 KiB took two to five
-/// times as long so (`docs/results/2026-11-28.md`).
+/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`); on Zen 3 exchanges of 16 to 256 KiB mostly took two to
+/// five times as long so (`docs/results/2026-11-28.md`).
 const MOST_BYTES_OF_SYSTEM: usize = 2048;
 
 /// Bytes that a copy asks for before it comes to them, on Intel's processors. Two ranks took 0.85 to 0.95 of the time for exchanges of 64
