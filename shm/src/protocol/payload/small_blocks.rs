@@ -200,10 +200,5 @@ fn sums(counts: &[usize], element_bytes: usize) -> Option<Vec<usize>> {
 
 /// The sums of the counts before each rank, and of all, where a buffer is known to have as many elements.
 pub(super) fn starts(counts: &[usize]) -> Vec<usize> {
-    let mut starts = vec![0];
-    starts.extend(counts.iter().scan(0, |sum, count| {
-        *sum += count;
-        Some(*sum)
-    }));
-    starts
+    sums(counts, 1).expect("a buffer has as many elements")
 }
