@@ -4,13 +4,13 @@
 mod common;
 
 use common::{Job, Player};
-use earlybird::{Communicator, Op};
+use earlybird::{CallBuffers, Collective, CollectiveArgs, Communicator, Counts, DType, Op};
 use std::time::{Duration, Instant};
 
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("sum", sum)]);
+    common::play(&[("sum", sum), ("scatter", scatter)]);
 }
 
 fn sum(player: &Player) {
@@ -32,6 +32,30 @@ fn sum(player: &Player) {
             began.elapsed().as_millis()
         ));
     }
+}
+
+/// Scatters blocks whose lengths the root alone knows all of.
+fn scatter(_: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (size, rank) = (comm.size(), comm.rank());
+    let counts: Vec<usize> = (0..size).map(|rank| rank % 40).collect();
+    for root in [0, size - 1] {
+        let send: Vec<u8> = match rank == root {
+            true => counts.iter().enumerate().flat_map(|(rank, count)| vec![rank as u8; *count]).collect(),
+            false => Vec::new(),
+        };
+        let mut recv = vec![0; counts[rank]];
+        let buffers = CallBuffers::of_bytes(Some(&send), &mut recv, DType::U8.into());
+        let known = Counts::PerOwner(&counts);
+        comm.run(CollectiveArgs::describe(Collective::Scatter, Some(root), known, buffers, Op::Sum)).unwrap();
+        assert_eq!(recv, vec![rank as u8; counts[rank]]);
+    }
+}
+
+/// The list of so many lengths fits no deposit of one page, so the root broadcasts them.
+#[test]
+fn a_root_tells_more_lengths_than_a_deposit_holds() {
+    Job::new("scatter", 600).var("EARLYBIRD_ARENA_MAX", "32Mi").watchdog(Duration::from_secs(240)).run();
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! The collectives that move data and reduce nothing: from the arguments of MPI to the blocks of both sides of a call.
 //!
 //! Each rank has the lengths of all blocks among its arguments where all have one length, and in MPI_Allgatherv. In MPI_Gatherv,
-//! MPI_Alltoallv and MPI_Alltoallw each rank has those of its own blocks, and earlybird compares them. In MPI_Scatterv only the root
-//! has them, valid or not, and broadcasts them first.
+//! MPI_Scatterv, MPI_Alltoallv and MPI_Alltoallw each rank has those of its own blocks, and earlybird compares them.
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
-use crate::block::{Block, unequal_sides};
+use crate::block::Block;
 use crate::buffers::IntArray;
 use crate::call::{MpiCall, check_not_in_place};
 use crate::intercepted::InterceptedComm;
@@ -170,28 +169,6 @@ impl UnequalBlocks {
     }
 }
 
-/// In place of lengths that the root cannot tell.
-const INVALID: u64 = u64::MAX;
-
-/// The bytes of each rank's block, which the root alone can `read`: it broadcasts them, and all ranks forward a call with invalid arguments.
-fn agree_on_bytes(
-    intercepted: &InterceptedComm,
-    root: usize,
-    read: Option<Result<Vec<usize>, Refusal>>,
-) -> Result<Box<[usize]>, Refusal> {
-    let mut words: Vec<u64> = match read {
-        Some(Ok(bytes)) => bytes.into_iter().map(|bytes| bytes as u64).collect(),
-        Some(Err(_)) => vec![INVALID; intercepted.size],
-        None => vec![0; intercepted.size],
-    };
-    let received = intercepted.comm.process_at_rank(root).broadcast_into(&mut words);
-    received.map_err(|error| Refusal::Failed(error.into()))?;
-    match words[0] {
-        INVALID => Err(ForwardReason::Argument.into()),
-        _ => Ok(words.into_iter().map(|bytes| bytes as usize).collect()),
-    }
-}
-
 /// Intercepts MPI_Bcast. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
@@ -251,13 +228,13 @@ fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>)
     Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
 }
 
-/// Intercepts MPI_Gatherv: the root has the lengths of all blocks, every other rank that of its own. A rank whose arguments are invalid
-/// takes part with no bytes, since the others cannot know, and then forwards its call to learn MPI's error. Returns `None` for a call
-/// that is forwarded.
+/// Intercepts MPI_Gatherv or MPI_Scatterv: the root has the lengths of all blocks, every other rank that of its own. A rank whose arguments
+/// are invalid takes part with no bytes, since the others cannot know, and then forwards its call to learn MPI's error. Returns `None`
+/// for a call that is forwarded.
 ///
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
-pub unsafe fn gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks, root: c_int) -> Option<c_int> {
+pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalBlocks, root: c_int) -> Option<c_int> {
     let is_in_place = own.is_in_place();
     let transfer = || {
         let (intercepted, root) = call.with_root(Some(root))?;
@@ -272,16 +249,20 @@ pub unsafe fn gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks, r
             }
             let mut bytes = Vec::with_capacity(intercepted.size);
             // SAFETY: by the caller's contract.
-            let (recv, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
-            Ok((bytes.into(), own.contribution(intercepted, mine)?, recv))
+            let (all, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
+            let own = match is_in_place && is_scatter(call) {
+                true => Row::unread(mine.1.bytes()),
+                false => own.contribution(intercepted, mine)?,
+            };
+            Ok((bytes.into(), own, all))
         };
         let of = |(bytes, send, recv), is_in_place| {
             let block_bytes = BlockBytes::PerOwner(bytes);
-            Transfer { intercepted, root, block_bytes, is_in_place, send, recv }
+            turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv })
         };
         sides().map(|sides| of(sides, is_in_place)).inspect_err(|_: &Refusal| {
             let nothing = of((vec![0; intercepted.size].into(), Row::EMPTY, Row::EMPTY), false);
-            // SAFETY: no bytes are sent or received. That others send some is no error to tell of.
+            // SAFETY: no bytes are sent or received. That others send or expect some is no error to tell of.
             let _ = unsafe { nothing.run(call.collective()) };
         })
     };
@@ -303,41 +284,6 @@ pub unsafe fn all_gather_unequal(call: MpiCall, own: Elements, all: UnequalBlock
         let (recv, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
         let (send, block_bytes) = (own.contribution(intercepted, mine)?, BlockBytes::PerRank(bytes.into()));
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
-    };
-    let count = if is_in_place { 0 } else { own.count };
-    // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (count, own.dtype), transfer()) }
-}
-
-/// Intercepts MPI_Scatterv; in place the root's own block is not moved. Returns `None` for a call that is forwarded.
-///
-/// # Safety
-/// The buffers and arrays are what MPI demands of the caller.
-pub unsafe fn scatter_unequal(call: MpiCall, all: UnequalBlocks, own: Elements, root: c_int) -> Option<c_int> {
-    let is_in_place = own.is_in_place();
-    let transfer = || {
-        let (intercepted, root) = call.with_root(Some(root))?;
-        if intercepted.selection.always_prefers_mpi(call.function) {
-            return Err(ForwardReason::Faster.into());
-        }
-        let (rank, root, mut send) = (intercepted.rank, root.unwrap_or(0), Row::EMPTY);
-        let read = (root == rank).then(|| {
-            let mut bytes = Vec::with_capacity(intercepted.size);
-            // SAFETY: by the caller's contract.
-            (send, _) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
-            Ok(bytes)
-        });
-        let bytes = agree_on_bytes(intercepted, root, read)?;
-        check_not_in_place(is_in_place && root != rank)?;
-        let recv = match is_in_place {
-            true => Row::unread(bytes[rank]),
-            false => match own.block(intercepted, call)? {
-                block if block.bytes() == bytes[rank] => Row::joined(own.at, block),
-                _ => return Err(unequal_sides().into()),
-            },
-        };
-        let block_bytes = BlockBytes::PerRank(bytes);
-        Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
     };
     let count = if is_in_place { 0 } else { own.count };
     // SAFETY: by the caller's contract.

@@ -37,14 +37,14 @@ macro_rules! for_each_function {
                 => data_movement::equal_blocks(elements(send, n, dtype), elements(recv, m, recv_type), Some(root));
             Gatherv GATHERV gatherv [], Gather, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type, root: Root)
-                => data_movement::gather_unequal(elements(send, n, dtype), blocks(recv, m, to, recv_type), root);
+                => data_movement::unequal_blocks_at_root(elements(send, n, dtype), blocks(recv, m, to, recv_type), root);
             Scatter SCATTER scatter
                 [Iscatter ISCATTER iscatter; Scatter_init SCATTER_INIT scatter_init], Scatter, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
                 => data_movement::equal_blocks(elements(recv, m, recv_type), elements(send, n, dtype), Some(root));
             Scatterv SCATTERV scatterv [], Scatter, counts,
                 (send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
-                => data_movement::scatter_unequal(blocks(send, n, from, dtype), elements(recv, m, recv_type), root);
+                => data_movement::unequal_blocks_at_root(elements(recv, m, recv_type), blocks(send, n, from, dtype), root);
             Alltoall ALLTOALL alltoall
                 [Ialltoall IALLTOALL ialltoall; Alltoall_init ALLTOALL_INIT alltoall_init], AllToAll, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type)

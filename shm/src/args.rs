@@ -40,8 +40,9 @@ pub enum Counts<'a> {
         /// Elements from each rank.
         recv: &'a [usize],
     },
-    /// A gather of blocks whose owners know their lengths, and the root those of all: elements of each rank's block on the root, of no
-    /// meaning elsewhere. No rank but the root waits for another, unless its own block is longer than a deposit.
+    /// A gather or scatter of blocks whose owners know their lengths, and the root those of all: elements of each rank's block on the
+    /// root, of no meaning elsewhere. In a gather no rank but the root waits for another, unless its own block is longer than a
+    /// deposit; in a scatter no rank waits for any but the root.
     PerOwner(&'a [usize]),
     /// Elements of each of many messages that are reduced as one.
     Segments(&'a [usize]),
@@ -93,20 +94,22 @@ impl<'a> CollectiveArgs<'a> {
         CollectiveArgs { counts, ..self }
     }
 
-    /// The counts of a gather of which only the root has them.
+    /// The counts of a gather or scatter of which only the root has them.
     #[doc(hidden)]
     #[inline]
     pub fn counts_of_owners(&self) -> Option<&'a [usize]> {
         match self.counts {
-            Counts::PerOwner(counts) if self.collective.traits().gathers_at_root() => Some(counts),
+            Counts::PerOwner(counts) if self.collective.traits().has_blocks_at_root() => Some(counts),
             _ => None,
         }
     }
 
-    /// The root of a gather, the elements that this rank sends, and their type.
+    /// The root of a gather or scatter, the elements of this rank's block if it is not the root, and their type.
     #[doc(hidden)]
-    pub fn as_gather(&self) -> (usize, usize, Datatype) {
-        (self.root.unwrap_or(0), self.buffers.send_count(), self.buffers.datatype())
+    pub fn own_block(&self) -> (usize, usize, Datatype) {
+        let buffers = &self.buffers;
+        let own = if self.collective.traits().in_parts { buffers.recv_count() } else { buffers.send_count() };
+        (self.root.unwrap_or(0), own, buffers.datatype())
     }
 
     /// Sets the operator.

@@ -53,10 +53,10 @@ impl<'a> CollectiveArgs<'a> {
     }
 
     /// Refuses a buffer in place on a rank that has no block of its own in it.
-    fn check_in_place(&self, rank: usize) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn check_in_place(&self, rank: usize) -> Result<(), Error> {
         let traits = self.collective.traits();
-        let blocks_of_root = traits.has_root() && (traits.in_parts || traits.joins());
-        match blocks_of_root && self.buffers.are_in_place() && self.root != Some(rank) {
+        match traits.has_blocks_at_root() && self.buffers.are_in_place() && self.root != Some(rank) {
             true => Err(Error::usage(format!(
                 "{} in place on rank {rank}, which is not the root; only the root's block can lie in its buffer",
                 traits.name
@@ -110,7 +110,7 @@ impl<'a> CollectiveArgs<'a> {
     pub fn unchecked_bytes(&self, size: usize) -> usize {
         let elements = match self.counts {
             Counts::PerRank(counts) => counts.iter().copied().max(),
-            Counts::PerOwner(_) => Some(self.buffers.send_count()),
+            Counts::PerOwner(_) => Some(self.own_block().1),
             Counts::PerPair { send, recv } => send.iter().chain(recv).copied().max(),
             Counts::Segments(_) => Some(self.buffers.count()),
             Counts::Uniform => self.uniform_block(size).ok(),
@@ -123,14 +123,14 @@ impl<'a> CollectiveArgs<'a> {
             Counts::PerRank(counts) => Blocks::PerRank(starts(counts, size)?),
             Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], None),
             Counts::Segments(counts) => Blocks::PerRank(sums(counts)?),
-            Counts::PerOwner(_) if !self.collective.traits().gathers_at_root() => {
+            Counts::PerOwner(_) if !self.collective.traits().has_blocks_at_root() => {
                 return Err(Error::usage(format!(
-                    "{} of blocks whose lengths their owners know; only a gather has such counts, give those of all ranks",
+                    "{} of blocks whose lengths their owners know; only gather and scatter have such counts, give those of all ranks",
                     self.collective.name()
                 )));
             }
             Counts::PerOwner(counts) if self.root == Some(rank) => Blocks::PerRank(starts(counts, size)?),
-            Counts::PerOwner(_) => Blocks::Uniform(self.buffers.send_count()),
+            Counts::PerOwner(_) => Blocks::Uniform(self.own_block().1),
             Counts::Uniform => Blocks::Uniform(self.uniform_block(size)?),
         })
     }
@@ -232,6 +232,18 @@ impl<'a> CheckedArgs<'a> {
         }
     }
 
+    /// The same call once all ranks have learnt the elements of each rank's block.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for counts of more elements than an address space holds.
+    pub(crate) fn with_counts_of_all<'b>(self, counts: &'b [usize]) -> Result<CheckedArgs<'b>, Error>
+    where
+        'a: 'b,
+    {
+        let blocks = Blocks::PerRank(starts(counts, self.size)?);
+        Ok(CheckedArgs { args: self.args.counts(Counts::PerRank(counts)), blocks, ..self })
+    }
+
     fn lens(&self) -> Lens<'_> {
         match (&self.blocks, self.args.counts) {
             (Blocks::PerRank(starts), Counts::PerRank(lens) | Counts::PerOwner(lens) | Counts::Segments(lens)) => {
@@ -254,6 +266,17 @@ impl<'a> CheckedArgs<'a> {
     /// Returns whether owners announce the lengths of their blocks, of which only the root knows all.
     pub(crate) fn owners_announce(&self) -> bool {
         matches!(self.args.counts, Counts::PerOwner(_))
+    }
+
+    /// The address by which a call that its first operation has not ended is known again, if there is such a call.
+    pub(crate) fn address(&self) -> Option<usize> {
+        match self.args.counts {
+            Counts::PerPair { send, .. } => Some(send.as_ptr().addr()),
+            Counts::PerOwner(_) if self.args.collective.traits().in_parts => {
+                Some(self.args.buffers.address_on(self.args.root == Some(self.rank)))
+            }
+            _ => None,
+        }
     }
 
     /// The blocks, for a call that keeps them. Those of pairs of ranks are none: they are compared first.

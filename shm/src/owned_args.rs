@@ -127,7 +127,10 @@ impl OwnedCall {
             OwnedCounts::PerPair(send, recv) => Counts::PerPair { send, recv },
             OwnedCounts::PerOwner => {
                 return Err(Error::Unsupported {
-                    what: "a gather that does not block, of blocks whose lengths their owners alone know".into(),
+                    what: format!(
+                        "{} that does not block, of blocks whose lengths their owners alone know",
+                        self.collective.name()
+                    ),
                     hint: "give the lengths of all ranks' blocks on every rank".into(),
                 });
             }

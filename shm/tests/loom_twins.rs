@@ -142,6 +142,16 @@ const ANNOUNCED_GATHERS: &[&str] = &[
     "announced_gather_parts_2",
 ];
 
+const ANNOUNCED_PACKETS: &[&str] = &["announced_scatter_piece_2", "announced_scatter_piece_general_2"];
+
+const ANNOUNCED_SCATTERS: &[&str] = &[
+    "announced_scatter_2",
+    "announced_scatter_general_2",
+    "announced_scatter_mixed_2",
+    "announced_scatter_piece_2",
+    "announced_scatter_piece_general_2",
+];
+
 const MISMATCHES_WITH_A_ROOT: &[&str] =
     &["mismatch_reduce_flat_pieces_2", "mismatch_reduce_chain_2", "mismatch_broadcast_chain_2"];
 
@@ -250,6 +260,12 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (ReadAcquire, &["announced_gather_parts_2_once", "announced_gather_parts_2"], RACE),
     (LeftRelease, ANNOUNCED_GATHERS, RACE),
     (LeftAcquire, ANNOUNCED_GATHERS, RACE),
+    // The length of a packet, and what lies in it.
+    (CallRelease, ANNOUNCED_PACKETS, LENGTHS),
+    (DepositRelease, ANNOUNCED_SCATTERS, RACE),
+    (DepositAcquire, ANNOUNCED_SCATTERS, RACE),
+    (LeftRelease, ANNOUNCED_SCATTERS, RACE),
+    (LeftAcquire, ANNOUNCED_SCATTERS, RACE),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (EndFence, &[PARTING], UNNOTICED),

@@ -46,7 +46,7 @@ impl Communicator {
     /// Makes a call by the algorithm or plan that the settings choose.
     pub(super) fn route(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         if let (Some(counts), Some(across)) = (args.counts_of_owners(), self.across()) {
-            return self.gather_by_counts_of_root(&across, args, counts);
+            return self.run_by_counts_of_root(&across, args, counts);
         }
         let checked = args.check(self.rank, self.size)?;
         if let Some(across) = self.across() {

@@ -18,7 +18,7 @@ fn rank() {
 }
 
 /// The block of `rank` in a call: nothing, a few elements, or up to `most`.
-fn block(call: usize, rank: usize, most: usize) -> Vec<u32> {
+pub fn block(call: usize, rank: usize, most: usize) -> Vec<u32> {
     let drawn = mix((call * 64 + rank) as u64) as usize;
     let len = match drawn % 5 {
         0 => 0,
@@ -39,11 +39,11 @@ fn gather(comm: &Communicator, root: usize, send: &[u32], counts: &[usize]) -> R
     Ok(recv)
 }
 
-fn bytes(words: &[u32]) -> &[u8] {
+pub fn bytes(words: &[u32]) -> &[u8] {
     bytemuck::cast_slice(words)
 }
 
-fn bytes_mut(words: &mut [u32]) -> &mut [u8] {
+pub fn bytes_mut(words: &mut [u32]) -> &mut [u8] {
     bytemuck::cast_slice_mut(words)
 }
 
@@ -164,9 +164,12 @@ fn refused(_: &Player) {
     let (send, mut recv) = ([1u8, 2], [0u8; 4]);
     let counts = [2, 2];
     let args = CollectiveArgs::all_gather((&send[..], &mut recv[..])).counts(Counts::PerOwner(&counts));
-    refused(comm.run(args), "only a gather has such counts");
+    refused(comm.run(args), "only gather and scatter have such counts");
     let started = CollectiveArgs::gather(0, (vec![1u8, 2], vec![0u8; 4])).counts(Counts::PerOwner(&counts));
-    refused(comm.start(started).map(drop), "whose lengths their owners alone know");
+    refused(
+        comm.start(started).map(drop),
+        "gather that does not block, of blocks whose lengths their owners alone know",
+    );
     if comm.rank() == 0 {
         let too_few = CollectiveArgs::gather(0, (&send[..], &mut recv[..])).counts(Counts::PerOwner(&[4]));
         refused(comm.run(too_few), "1 counts for 2 ranks");

@@ -5,6 +5,7 @@ mod common;
 
 mod all_reduce;
 mod announced_gather;
+mod announced_scatter;
 mod early_leave;
 mod forms;
 mod grouped;

@@ -7,12 +7,12 @@ use crate::Error;
 use crate::mapped::Mapped;
 use crate::protocol::board::Board;
 use crate::protocol::lengths::Announced;
-use crate::protocol::payload::{SmallExchange, SmallGather, SmallPairs, SmallPayload};
+use crate::protocol::payload::{SmallExchange, SmallGather, SmallPairs, SmallPayload, SmallScatter};
 use crate::protocol::{Member, Report, Stop};
 
 impl NodeComm {
     /// Carries out a small call with the arguments of an earlier one; `None` where it must be carried out in the general way, with nothing
-    /// done, or the first operation of an alltoall, which [`NodeState::begun`] tells.
+    /// done, or the first operation of a call that goes on, which [`NodeState::begun`] tells.
     #[inline(always)]
     pub(super) fn execute_cached(&self, key: CallKey, payload: CachedPayload<'_>) -> Option<Result<(), Box<Error>>> {
         match payload {
@@ -20,6 +20,7 @@ impl NodeComm {
             CachedPayload::Exchange(exchange) => self.run_cached(key, exchange),
             CachedPayload::Unequal(exchange, counts) => self.run_cached(key, (exchange, counts)),
             CachedPayload::Gather(gather) => self.run_cached(key, gather),
+            CachedPayload::Scatter(scatter) => self.run_cached(key, scatter),
             CachedPayload::Pairs(pairs) => self.run_cached(key, pairs),
         }
     }
@@ -35,18 +36,21 @@ impl NodeComm {
             return None;
         }
         let unwinding = Unwinding { broken, member };
-        let address = payload.address();
+        let address = payload.address(cached.prepared.root() == Some(self.rank));
         let done = payload.run(cached, unwinding.member);
         std::mem::forget(unwinding);
         match done? {
             Ok(report) => {
                 match report.announced {
                     None => {}
-                    Some(Announced::Pairs(_)) => {
+                    Some(Announced::Pairs(_) | Announced::Listed) => {
                         *begun = Some((report, address));
                         return None;
                     }
-                    Some(announced) => return announced.error(self.rank).map(|error| Err(error.into())),
+                    Some(announced) => {
+                        let collective = cached.prepared.collective();
+                        return announced.error(collective, self.rank).map(|error| Err(error.into()));
+                    }
                 }
                 *last = Some(report);
                 Some(Ok(()))
@@ -64,6 +68,7 @@ impl CachedPayload<'_> {
             CachedPayload::Exchange(exchange) => exchange.run(cached, member),
             CachedPayload::Unequal(exchange, counts) => (exchange, counts).run(cached, member),
             CachedPayload::Gather(gather) => gather.run(cached, member),
+            CachedPayload::Scatter(scatter) => scatter.run(cached, member),
             CachedPayload::Pairs(pairs) => pairs.run(cached, member),
         }
     }
@@ -77,9 +82,9 @@ trait FastPath {
         &[]
     }
 
-    /// The address of the counts by which the call is known again if it is not done.
+    /// The address by which the call of the root, or of another rank, is known again if it is not done.
     #[inline(always)]
-    fn address(&self) -> usize {
+    fn address(&self, _is_root: bool) -> usize {
         0
     }
 
@@ -123,9 +128,21 @@ impl FastPath for SmallGather<'_> {
     }
 }
 
+impl FastPath for SmallScatter<'_> {
+    #[inline(always)]
+    fn address(&self, is_root: bool) -> usize {
+        self.address_on(is_root)
+    }
+
+    #[inline(always)]
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        member.run_fast_scatter(self.with(&cached.prepared, member.board.rank(), cached.window_bytes)?)
+    }
+}
+
 impl FastPath for SmallPairs<'_> {
     #[inline(always)]
-    fn address(&self) -> usize {
+    fn address(&self, _: bool) -> usize {
         self.address_of_counts()
     }
 

@@ -4,7 +4,7 @@ use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::KnownLengths;
-use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPairs, SmallPayload};
+use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPairs, SmallPayload, SmallScatter};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
@@ -38,6 +38,8 @@ pub(super) enum CachedPayload<'a> {
     Unequal(SmallExchange<'a>, &'a [usize]),
     /// Of which the owners announce the lengths of their blocks.
     Gather(SmallGather<'a>),
+    /// A scatter of which the root alone knows all lengths.
+    Scatter(SmallScatter<'a>),
     /// An alltoall of which each rank knows its own blocks, and announces them.
     Pairs(SmallPairs<'a>),
 }
@@ -50,8 +52,8 @@ impl CachedPayload<'_> {
             CachedPayload::Exchange(exchange) | CachedPayload::Unequal(exchange, _) => {
                 exchange.bytes().into_iter().max().unwrap_or(0)
             }
-            // One operation at any length, and one that finds out what is left.
-            CachedPayload::Gather(_) | CachedPayload::Pairs(_) => 0,
+            // One operation at any length, and two that find out what is left.
+            CachedPayload::Gather(_) | CachedPayload::Scatter(_) | CachedPayload::Pairs(_) => 0,
         }
     }
 
@@ -63,6 +65,7 @@ impl CachedPayload<'_> {
             CachedPayload::Flat(_)
             | CachedPayload::Exchange(_)
             | CachedPayload::Gather(_)
+            | CachedPayload::Scatter(_)
             | CachedPayload::Pairs(_) => &[],
         }
     }
@@ -105,10 +108,18 @@ impl CallKey {
                     Some(root) if root <= LAST_ROOT => root + 1,
                     Some(_) => return None,
                 };
-                // Those of pairs do not tell calls apart: what is prepared does not depend on them.
-                let [send, recv] = if matches!(counts, Counts::PerPair { .. }) { [0; 2] } else { [send, recv] };
+                // Lengths that no rank or one alone knows tell no calls apart that begin alike: what is prepared does not depend on them.
+                let by_length = match counts {
+                    Counts::PerPair { .. } => false,
+                    Counts::PerOwner(_) => !traits.in_parts,
+                    _ => true,
+                };
+                let [send, recv] = if by_length { [send, recv] } else { [0; 2] };
                 let count = send | recv << 24 | root << 48 | usize::from(in_place) << 63;
                 let payload = match counts {
+                    Counts::PerOwner(counts) if traits.in_parts => {
+                        CachedPayload::Scatter(buffers.small_scatter(counts)?)
+                    }
                     Counts::PerOwner(counts) => CachedPayload::Gather(buffers.small_gather(counts)?),
                     Counts::PerRank(counts) => CachedPayload::Unequal(payload, counts),
                     Counts::PerPair { send, recv } => CachedPayload::Pairs(buffers.small_pairs([send, recv])?),
@@ -165,7 +176,7 @@ impl CachedCall {
             CachedPayload::Exchange(exchange) => blocks_of(exchange, KnownLengths::Equal),
             CachedPayload::Unequal(exchange, counts) => blocks_of(exchange, KnownLengths::Each(counts)),
             CachedPayload::Gather(gather) => blocks_of(gather.exchange, KnownLengths::Own),
-            CachedPayload::Flat(_) | CachedPayload::Pairs(_) => None,
+            CachedPayload::Flat(_) | CachedPayload::Scatter(_) | CachedPayload::Pairs(_) => None,
         });
         let counts = small.map_or_else(Box::default, |(_, payload)| payload.counts().into());
         let announced_stride = SmallPairs::stride(&prepared, window_bytes);

@@ -98,9 +98,9 @@ impl NodeComm {
                 return Ok(());
             }
         }
-        let begun = match (state.begun.take(), checked.pair_counts()) {
+        let begun = match (state.begun.take(), checked.address()) {
             (None, _) => None,
-            (Some((report, of)), Some([send, _])) if of == send.as_ptr().addr() => Some(report),
+            (Some((report, of)), Some(address)) if of == address => Some(report),
             // Another thread's, which may not come between.
             (begun, _) => {
                 state.begun = begun;
@@ -165,8 +165,10 @@ impl NodeComm {
                 let [send, recv] = checked.pair_counts().expect("lengths of pairs were announced");
                 Err(self.difference_of(state, send, recv)?)
             }
+            Ok(Report { announced: Some(Announced::Listed), .. }) => self.scatter_listed(state, checked),
             Ok(report) => {
-                if let Some(error) = report.announced.and_then(|announced| announced.error(self.rank)) {
+                let collective = checked.collective();
+                if let Some(error) = report.announced.and_then(|announced| announced.error(collective, self.rank)) {
                     return Err(error);
                 }
                 *last = Some(report);
@@ -206,6 +208,7 @@ impl NodeComm {
                 Algorithm::SingleCopy
                     if facts.peer_reads == PeerReads::Refused
                         || checked.pair_counts().is_some()
+                        || checked.owners_announce()
                         || dtype == DType::Bool =>
                 {
                     Algorithm::Flat

@@ -7,6 +7,7 @@ mod cached;
 mod call_cache;
 mod errors;
 mod execute;
+mod listed_scatter;
 mod node_comm;
 mod outside;
 mod registered;

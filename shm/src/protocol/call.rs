@@ -63,6 +63,11 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
+    /// The collective that moves the data.
+    pub fn collective(&self) -> Collective {
+        self.collective
+    }
+
     /// The root, where the call has one.
     #[inline(always)]
     pub fn root(&self) -> Option<usize> {

@@ -193,10 +193,10 @@ impl Traits {
         matches!(self.senders, Side::All) && !self.folds
     }
 
-    /// Returns whether the root alone receives the contributions of all ranks, one after the other.
+    /// Returns whether the root sends a block to each rank, or receives one from each.
     #[inline]
-    pub const fn gathers_at_root(&self) -> bool {
-        self.joins() && matches!(self.receivers, Side::Root)
+    pub const fn has_blocks_at_root(&self) -> bool {
+        self.has_root() && (self.in_parts || self.joins())
     }
 
     /// Returns whether the collective has a root.

@@ -1,8 +1,8 @@
 //! Running an operation: the order of its steps, and the dispatch to its lane and algorithm.
 
 use super::algorithm::{
-    announced, announced_gather, chain, exchange, flat, leader, registered, shared_result, single_copy, slices,
-    static_leader,
+    announced, announced_gather, announced_scatter, chain, exchange, flat, leader, registered, shared_result,
+    single_copy, slices, static_leader,
 };
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, SLOTS};
@@ -38,6 +38,11 @@ impl<B: Board> Member<B> {
         }
         if let Some(gather) = call.small_gather(self.board.rank())
             && let Some(done) = self.run_fast_gather(gather)
+        {
+            return done;
+        }
+        if let Some(scatter) = call.announced_scatter(self.board.rank())
+            && let Some(done) = self.run_fast_scatter(scatter)
         {
             return done;
         }
@@ -95,6 +100,10 @@ impl<B: Board> Operation<'_, B> {
                 if window.announces() {
                     report.announced = Some(Announced::Pairs(announced::run(self, window)?));
                     return Ok(true);
+                }
+                if let Some(scatter) = self.call.announced_scatter(self.me) {
+                    report.announced = announced_scatter::run(self, &scatter)?;
+                    return Ok(scatter.receives_from_all());
                 }
                 if window.exchange.owners_announce {
                     report.announced = announced_gather::run(self, window)?;

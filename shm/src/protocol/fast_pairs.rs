@@ -3,15 +3,11 @@
 use super::algorithm::announced;
 use super::board::{Board, Place};
 use super::call::Call;
-use super::event;
 use super::lengths::{Announced, Lengths};
 use super::lines::INLINE_BYTES;
 use super::member::Member;
 use super::operation::{Report, Stop};
 use super::payload::PreparedPairs;
-use super::step::Step;
-use super::word;
-use crate::sync::SyncPoint;
 
 impl<B: Board> Member<B> {
     /// Runs the first operation of such an alltoall; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in
@@ -36,26 +32,9 @@ impl<B: Board> Member<B> {
     ) -> Result<Lengths, Stop> {
         let mark = self.begin(pairs.hash());
         let board = &self.board;
-        let (me, line, bytes) = (board.rank(), board.line(slot, board.rank()), pairs.deposit_bytes());
-        pairs.describe(line);
-        match area {
-            None => {
-                if bytes > 0 {
-                    board.write(Place::Inline { slot, rank: me, bytes }, |to| pairs.deposit(to));
-                }
-                line.entered.store(mark, SyncPoint::DepositRelease.order());
-                board.step(Step::Entered);
-            }
-            Some((area, offset)) => {
-                line.entered.store(mark, SyncPoint::CallRelease.order());
-                board.step(Step::Entered);
-                board.write(Place::Deposit { area, rank: me, piece: 0, offset, bytes }, |to| pairs.deposit(to));
-                let deposited = word::deposited(self.epoch, pairs.hash() ^ self.history, 1);
-                line.deposited.store(deposited, SyncPoint::DepositRelease.order());
-                board.step(Step::Deposited);
-            }
-        }
-        event::wake(board, slot);
+        let me = board.rank();
+        pairs.describe(board.line(slot, me));
+        self.deposit_announced((slot, area, pairs.deposit_bytes()), (mark, pairs.hash()), |to| pairs.deposit(to));
         pairs.keep_own();
         let (mut all, mut next) = (pairs.lengths(), 0);
         for rank in 0..board.ranks() {

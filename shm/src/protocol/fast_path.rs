@@ -232,6 +232,36 @@ impl<B: Board> Member<B> {
         self.scratch.stores.end(stores, exchange.written_bytes());
     }
 
+    /// Deposits `bytes` bytes as this rank has announced: beside its mark, or as one piece where there is an area.
+    #[inline(always)]
+    pub(super) fn deposit_announced(
+        &self,
+        (slot, area, bytes): (usize, Option<(usize, usize)>, usize),
+        (mark, hash): (u64, u32),
+        write: impl FnOnce(*mut u8),
+    ) {
+        let board = &self.board;
+        let (rank, line) = (board.rank(), board.line(slot, board.rank()));
+        match area {
+            None => {
+                if bytes > 0 {
+                    board.write(Place::Inline { slot, rank, bytes }, write);
+                }
+                line.entered.store(mark, SyncPoint::DepositRelease.order());
+                board.step(Step::Entered);
+            }
+            Some((area, offset)) => {
+                line.entered.store(mark, SyncPoint::CallRelease.order());
+                board.step(Step::Entered);
+                board.write(Place::Deposit { area, rank, piece: 0, offset, bytes }, write);
+                let deposited = word::deposited(self.epoch, hash ^ self.history, 1);
+                line.deposited.store(deposited, SyncPoint::DepositRelease.order());
+                board.step(Step::Deposited);
+            }
+        }
+        event::wake(board, slot);
+    }
+
     /// Waits for the mark of `rank`; the word that it has announced beside it.
     #[inline(always)]
     pub(super) fn await_announced<'c>(

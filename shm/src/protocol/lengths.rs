@@ -1,6 +1,7 @@
 //! The lengths of an exchange in which each rank knows its own blocks only, as one word that it announces beside its mark of entry; in a
-//! gather, that word is the length of its block.
+//! gather, that word is the length of its block, and in a scatter the length of the root's packet.
 
+use super::collective::Collective;
 use crate::Error;
 
 /// The lengths that a rank announces, or those of several ranks together.
@@ -19,24 +20,26 @@ pub struct Lengths {
 pub enum Announced {
     /// The lengths of all ranks together, in an alltoall.
     Pairs(Lengths),
-    /// The first rank that sends another number of elements than the root of a gather expects.
+    /// The blocks of a scatter are still to come: the root has told their lengths alone.
+    Listed,
+    /// A rank that sends another number of elements than this one expects: the first one in a gather, the root in a scatter.
     Unexpected {
         /// The rank.
         from: usize,
         /// The elements that it sends.
         sends: usize,
-        /// Those that the root expects.
+        /// Those that this rank expects.
         expects: usize,
     },
 }
 
 impl Announced {
-    /// The error of the call of rank `me`, the root, if it does not expect what a rank sends.
-    pub fn error(self, me: usize) -> Option<Error> {
+    /// The error of the call of rank `me` if it does not expect what a rank sends.
+    pub fn error(self, collective: Collective, me: usize) -> Option<Error> {
         match self {
-            Announced::Pairs(_) => None,
+            Announced::Pairs(_) | Announced::Listed => None,
             Announced::Unexpected { from, sends, expects } => {
-                Some(Error::counts_differ("gather", [from, me], sends, expects))
+                Some(Error::counts_differ(collective.name(), [from, me], sends, expects))
             }
         }
     }

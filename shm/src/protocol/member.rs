@@ -65,6 +65,11 @@ impl<B: Board> Member<B> {
         }
     }
 
+    /// The elements of each rank's block that the root of a scatter has told, once; none where it could not.
+    pub fn take_lengths(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.scratch.lengths)
+    }
+
     /// Operations begun so far.
     pub fn epoch(&self) -> u64 {
         self.epoch

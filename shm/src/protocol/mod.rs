@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
-//! arrive -> exchange (geometry; announced and announced_gather, where each rank knows its own lengths) -> leave
+//! arrive -> exchange (geometry; announced, announced_gather and announced_scatter, where each rank knows its own lengths) -> leave
 //! start -> progress (slices or exchange) -> leave
 //! ```
 //!
@@ -35,6 +35,7 @@ mod event;
 mod fast_gather;
 mod fast_pairs;
 mod fast_path;
+mod fast_scatter;
 mod fault;
 pub mod geometry;
 pub mod lengths;

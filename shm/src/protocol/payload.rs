@@ -22,6 +22,7 @@ mod small_exchange;
 mod small_gather;
 mod small_pairs;
 mod small_payload;
+mod small_scatter;
 
 pub use buffers::Buffers;
 pub use small_blocks::{BlockSizes, SmallBlocks};
@@ -29,6 +30,7 @@ pub use small_exchange::{PreparedExchange, SmallExchange};
 pub use small_gather::{PreparedGather, SmallGather};
 pub use small_pairs::{PreparedPairs, SmallPairs};
 pub use small_payload::{PreparedPayload, SmallPayload};
+pub use small_scatter::{PreparedScatter, SmallScatter, largest_packet};
 
 #[cfg(earlybird_loom)]
 pub use {

@@ -12,6 +12,8 @@ pub(super) struct Scratch {
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,
+    /// The elements of each rank's block, where the root of a scatter has told them.
+    pub(super) lengths: Vec<usize>,
     /// The pace of its deposits so far.
     pub(super) stores: StorePace,
     /// A private accumulator, for results that cannot be accumulated in place.

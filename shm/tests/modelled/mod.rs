@@ -228,7 +228,7 @@ impl Scenario {
 
     /// Returns whether owners announce the lengths of their blocks to the root.
     fn owners_announce(&self) -> bool {
-        self.announced && self.collective == Collective::Gather
+        self.announced && self.collective.traits().has_blocks_at_root()
     }
 
     /// Words to send to and to receive from each rank, and where they begin.
@@ -421,7 +421,11 @@ impl Scenario {
                 let [send, _, recv, _] = self.pairs(other);
                 let told = match self.announced {
                     true if !self.owners_announce() => Lengths::of(other, &send, &recv).word(),
-                    true if other != 0 => self.len(other) as u64,
+                    true if self.collective == Collective::Gather && other != 0 => self.len(other) as u64,
+                    // The list of lengths, and the blocks of the others.
+                    true if self.collective == Collective::Scatter && other == 0 => {
+                        8 * (self.ranks + (1..self.ranks).map(|rank| self.len(rank)).sum::<usize>()) as u64
+                    }
                     _ => theirs.count,
                 };
                 let described = [other as u64, theirs.kind, told, mine.kind, mine.count];

@@ -63,6 +63,8 @@ macro_rules! for_every_model {
             announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 mismatch_announced_2
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
+            announced_scatter_2 announced_scatter_general_2 announced_scatter_mixed_2 announced_scatter_piece_2 announced_scatter_piece_general_2 announced_scatter_3
+            mismatch_announced_scatter_2
             unequal_all_gather_2 unequal_all_gather_mixed_2 unequal_all_gather_deposit_2 unequal_reduce_scatter_2 unequal_scatter_deposit_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
@@ -268,6 +270,20 @@ models! {
         Some(upto(1)), Scenario::new(Flat, 3, THREE).of(Gather).announced();
     mismatch_announced_gather_2: "different calls, gather with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(Gather).announced().epochs(2).stranger(1);
+    announced_scatter_2: "scatter with announced lengths on the fast path, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Scatter).announced().epochs(2);
+    announced_scatter_general_2: "scatter with announced lengths on the general path, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Scatter).announced().epochs(2).general(0).general(1);
+    announced_scatter_mixed_2: "scatter with announced lengths, the root on the general path, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Scatter).announced().epochs(2).general(0);
+    announced_scatter_piece_2: "scatter with announced lengths on the fast path, a packet of one piece, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, 4).of(Scatter).announced().epochs(2);
+    announced_scatter_piece_general_2: "scatter with announced lengths on the general path, a packet of one piece, 2 ranks, reuse", upto(3),
+        Some(ALL), Scenario::new(Flat, 2, 4).of(Scatter).announced().epochs(2).general(0).general(1);
+    announced_scatter_3: "scatter with announced lengths, 3 ranks, reuse", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, 2).of(Scatter).announced().epochs(2);
+    mismatch_announced_scatter_2: "different calls, scatter with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(Scatter).announced().epochs(2).stranger(1);
     unequal_all_gather_2: "allgather of unequal blocks, 2 ranks, reuse", upto(3), Some(upto(4)),
         Scenario::new(Flat, 2, 2).of(AllGather).unequal().epochs(2);
     unequal_all_gather_mixed_2: "allgather of unequal blocks, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),

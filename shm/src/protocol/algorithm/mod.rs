@@ -2,6 +2,7 @@
 
 pub(super) mod announced;
 pub(super) mod announced_gather;
+pub(super) mod announced_scatter;
 pub(super) mod chain;
 pub(super) mod exchange;
 pub(super) mod flat;

@@ -1,0 +1,49 @@
+//! The rest of a scatter of which only the root knew all lengths, and whose blocks did not fit beside the list of them: a scatter of blocks
+//! whose lengths all ranks know.
+
+use super::node_comm::{NodeComm, NodeState};
+use crate::Error;
+use crate::args::{CollectiveArgs, Counts};
+use crate::call_buffers::CallBuffers;
+use crate::checked_args::CheckedArgs;
+use crate::op::Op;
+use crate::protocol::payload::largest_packet;
+
+impl NodeComm {
+    /// Makes that scatter. A rank whose block has another length receives as much as the root sends, so that no rank waits for ever, and
+    /// gets the error.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] on a rank whose block has another length than the root sends. The errors of [`NodeComm::execute`].
+    #[cold]
+    pub(super) fn scatter_listed(&self, state: &mut NodeState, checked: CheckedArgs<'_>) -> Result<(), Error> {
+        let args = checked.args();
+        let (root, expects, datatype) = args.own_block();
+        let (collective, options, own_counts) = (args.collective, args.options, args.counts_of_owners());
+        let counts = match own_counts.filter(|_| self.rank == root) {
+            Some(counts) => counts.to_vec(),
+            None => state.member.take_lengths(),
+        };
+        let counts = match largest_packet(self.size, self.windows.deposit) {
+            Some(_) => counts,
+            None => self.counts_of_root(state, root, counts)?,
+        };
+        let sends = counts[self.rank];
+        if self.rank == root || sends == expects {
+            return self.execute_checked_in(state, checked.with_counts_of_all(&counts)?);
+        }
+        let mut unwanted = vec![0; sends.saturating_mul(datatype.size())];
+        let buffers = CallBuffers::of_bytes(Some(&[]), &mut unwanted, datatype);
+        let args = CollectiveArgs::describe(collective, Some(root), Counts::PerRank(&counts), buffers, Op::Sum);
+        self.execute_in(state, args.options(options))?;
+        Err(Error::counts_differ(collective.name(), [root, self.rank], sends, expects))
+    }
+
+    /// The elements of each rank's block, which the root tells where a list of them is too long for a deposit of one piece.
+    fn counts_of_root(&self, state: &mut NodeState, root: usize, counts: Vec<usize>) -> Result<Vec<usize>, Error> {
+        let mut words: Vec<u64> = counts.into_iter().map(|count| count as u64).collect();
+        words.resize(self.size, 0);
+        self.execute_in(state, CollectiveArgs::broadcast(root, &mut words[..]))?;
+        Ok(words.into_iter().map(|word| word as usize).collect())
+    }
+}
