@@ -142,7 +142,7 @@ const ANNOUNCED_GATHERS: &[&str] = &[
     "announced_gather_parts_2",
 ];
 
-const ANNOUNCED_PACKETS: &[&str] = &["announced_scatter_piece_2", "announced_scatter_piece_general_2"];
+const ANNOUNCED_BUNDLES: &[&str] = &["announced_scatter_piece_2", "announced_scatter_piece_general_2"];
 
 const ANNOUNCED_SCATTERS: &[&str] = &[
     "announced_scatter_2",
@@ -260,8 +260,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (ReadAcquire, &["announced_gather_parts_2_once", "announced_gather_parts_2"], RACE),
     (LeftRelease, ANNOUNCED_GATHERS, RACE),
     (LeftAcquire, ANNOUNCED_GATHERS, RACE),
-    // The length of a packet, and what lies in it.
-    (CallRelease, ANNOUNCED_PACKETS, LENGTHS),
+    // The length of a bundle, and what lies in it.
+    (CallRelease, ANNOUNCED_BUNDLES, LENGTHS),
     (DepositRelease, ANNOUNCED_SCATTERS, RACE),
     (DepositAcquire, ANNOUNCED_SCATTERS, RACE),
     (LeftRelease, ANNOUNCED_SCATTERS, RACE),

@@ -162,7 +162,7 @@ fn death(player: &Player) {
 }
 
 #[test]
-fn a_death_of_the_root_ends_the_waits_for_its_packet() {
+fn a_death_of_the_root_ends_the_waits_for_its_bundle() {
     for (len, step) in [(700, "entered"), (700, "begin"), (3, "begin"), (70_000, "entered")] {
         let job = Job::new("death", 3).arg(len).var("EARLYBIRD_FAULT", format!("0:{step}:1:kill"));
         for end in job.start().join() {

@@ -300,6 +300,7 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
     (
         "agreements of the library's own",
         &[
+            "shm/src/comm/listed_scatter.rs",
             "shm/src/comm/outside.rs",
             "shm/src/comm/split.rs",
             "src/communicator/messages.rs",

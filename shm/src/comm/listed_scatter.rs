@@ -7,7 +7,7 @@ use crate::args::{CollectiveArgs, Counts};
 use crate::call_buffers::CallBuffers;
 use crate::checked_args::CheckedArgs;
 use crate::op::Op;
-use crate::protocol::payload::largest_packet;
+use crate::protocol::payload::largest_bundle;
 
 impl NodeComm {
     /// Makes that scatter. A rank whose block has another length receives as much as the root sends, so that no rank waits for ever, and
@@ -24,7 +24,7 @@ impl NodeComm {
             Some(counts) => counts.to_vec(),
             None => state.member.take_lengths(),
         };
-        let counts = match largest_packet(self.size, self.windows.deposit) {
+        let counts = match largest_bundle(self.size, self.windows.deposit) {
             Some(_) => counts,
             None => self.counts_of_root(state, root, counts)?,
         };

@@ -17,17 +17,17 @@ impl<B: Board> Member<B> {
     pub fn run_fast_scatter(&mut self, scatter: PreparedScatter<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
         let done = match scatter.is_root() {
-            true => Ok(self.give_packet(&scatter, slot)?),
-            false => self.receive_packet(&scatter, slot),
+            true => Ok(self.give_bundle(&scatter, slot)?),
+            false => self.receive_bundle(&scatter, slot),
         };
         let leave = |announced| Report { announced, ..self.leave(scatter.hash(), scatter.receives_from_all()) };
         Some(done.map(leave))
     }
 
-    /// Announces and deposits the packet; `None`, with nothing done, where its memory is not known to be free and there.
+    /// Announces and deposits the bundle; `None`, with nothing done, where its memory is not known to be free and there.
     #[inline(always)]
-    fn give_packet(&mut self, scatter: &PreparedScatter<'_>, slot: usize) -> Option<Option<Announced>> {
-        let bytes = scatter.packet_bytes();
+    fn give_bundle(&mut self, scatter: &PreparedScatter<'_>, slot: usize) -> Option<Option<Announced>> {
+        let bytes = scatter.bundle_bytes();
         let area = match bytes <= INLINE_BYTES {
             true => None,
             false => Some(self.fast_path_area(scatter.need(bytes))?),
@@ -40,7 +40,7 @@ impl<B: Board> Member<B> {
 
     /// Receives the block of this rank.
     #[inline(always)]
-    fn receive_packet(&mut self, scatter: &PreparedScatter<'_>, slot: usize) -> Result<Option<Announced>, Stop> {
+    fn receive_bundle(&mut self, scatter: &PreparedScatter<'_>, slot: usize) -> Result<Option<Announced>, Stop> {
         let mark = self.begin(scatter.hash());
         let (board, rank) = (&self.board, scatter.root());
         let line = board.line(slot, board.rank());
@@ -49,11 +49,11 @@ impl<B: Board> Member<B> {
         board.step(Step::Entered);
         event::wake(board, slot);
         let word = self.await_announced((slot, rank), mark, || scatter.call())?;
-        let (mut told, mut list) = (None, Vec::new());
+        let (mut outcome, mut list) = (None, Vec::new());
         let is_received = match scatter.announced(word) {
             None => false,
             Some(bytes) => {
-                let read = |packet: *const u8| told = scatter.read(packet, bytes, &mut list);
+                let read = |bundle: *const u8| outcome = scatter.read(bundle, bytes, &mut list);
                 match bytes <= INLINE_BYTES {
                     true => {
                         self.board.read(Place::Inline { slot, rank, bytes }, read);
@@ -66,10 +66,10 @@ impl<B: Board> Member<B> {
         if !is_received {
             return self.receive_in_general(scatter);
         }
-        if told == Some(Announced::Listed) {
+        if outcome == Some(Announced::Listed) {
             self.scratch.lengths = list;
         }
-        Ok(told)
+        Ok(outcome)
     }
 
     #[cold]

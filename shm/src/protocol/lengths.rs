@@ -1,5 +1,5 @@
 //! The lengths of an exchange in which each rank knows its own blocks only, as one word that it announces beside its mark of entry; in a
-//! gather, that word is the length of its block, and in a scatter the length of the root's packet.
+//! gather, that word is the length of its block, and in a scatter the length of the root's bundle.
 
 use super::collective::Collective;
 use crate::Error;

@@ -30,7 +30,7 @@ pub use small_exchange::{PreparedExchange, SmallExchange};
 pub use small_gather::{PreparedGather, SmallGather};
 pub use small_pairs::{PreparedPairs, SmallPairs};
 pub use small_payload::{PreparedPayload, SmallPayload};
-pub use small_scatter::{PreparedScatter, SmallScatter, largest_packet};
+pub use small_scatter::{PreparedScatter, SmallScatter, largest_bundle};
 
 #[cfg(earlybird_loom)]
 pub use {

@@ -276,9 +276,9 @@ models! {
         Scenario::new(Flat, 2, ONE).of(Scatter).announced().epochs(2).general(0).general(1);
     announced_scatter_mixed_2: "scatter with announced lengths, the root on the general path, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).of(Scatter).announced().epochs(2).general(0);
-    announced_scatter_piece_2: "scatter with announced lengths on the fast path, a packet of one piece, 2 ranks, reuse", upto(3), Some(ALL),
+    announced_scatter_piece_2: "scatter with announced lengths on the fast path, a bundle of one piece, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, 4).of(Scatter).announced().epochs(2);
-    announced_scatter_piece_general_2: "scatter with announced lengths on the general path, a packet of one piece, 2 ranks, reuse", upto(3),
+    announced_scatter_piece_general_2: "scatter with announced lengths on the general path, a bundle of one piece, 2 ranks, reuse", upto(3),
         Some(ALL), Scenario::new(Flat, 2, 4).of(Scatter).announced().epochs(2).general(0).general(1);
     announced_scatter_3: "scatter with announced lengths, 3 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, 2).of(Scatter).announced().epochs(2);

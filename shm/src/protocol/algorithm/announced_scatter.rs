@@ -1,4 +1,4 @@
-//! The scatter of blocks whose lengths the root alone knows all of: it announces a packet with its entry, which has the list of lengths and,
+//! The scatter of blocks whose lengths the root alone knows all of: it announces a bundle with its entry, which has the list of lengths and,
 //! where they fit in one piece, the blocks.
 //!
 //! Every rank knows the length of its own block and compares it with the list. Where the blocks do not fit, all ranks know the lengths of
@@ -14,7 +14,7 @@ use crate::protocol::step::Step;
 use crate::protocol::word;
 use crate::sync::{Ordering, SyncPoint};
 
-/// Runs the operation; returns what is still to be told or to be done.
+/// Runs the operation; returns what is still to be said of it or to be done.
 pub(in crate::protocol) fn run<B: Board>(
     op: &mut Operation<'_, B>,
     scatter: &PreparedScatter<'_>,
@@ -30,9 +30,9 @@ pub(in crate::protocol) fn run<B: Board>(
     }
 }
 
-/// Announces and deposits the packet of this rank, the root.
+/// Announces and deposits the bundle of this rank, the root.
 fn give<B: Board>(op: &mut Operation<'_, B>, scatter: &PreparedScatter<'_>) -> Result<Option<Announced>, Stop> {
-    let (rank, line, bytes) = (op.me, op.board.line(op.slot, op.me), scatter.packet_bytes());
+    let (rank, line, bytes) = (op.me, op.board.line(op.slot, op.me), scatter.bundle_bytes());
     if bytes <= INLINE_BYTES {
         if bytes > 0 {
             op.board.write(Place::Inline { slot: op.slot, rank, bytes }, |to| scatter.write(to));
@@ -59,23 +59,23 @@ pub(in crate::protocol) fn collect<B: Board>(
     let (rank, slot, board, mut list) = (scatter.root(), op.slot, op.board, Vec::new());
     flat::await_mark(op, rank, word::entered(op.epoch, op.hash))?;
     let word = board.line(slot, rank).call[1].load(Ordering::Relaxed);
-    let told = match scatter.announced(word) {
+    let outcome = match scatter.announced(word) {
         None if word == 0 => Some(Announced::Listed),
         None => return Err(op.corrupt()),
         Some(bytes) if bytes <= INLINE_BYTES => {
-            board.read(Place::Inline { slot, rank, bytes }, |packet| scatter.read(packet, bytes, &mut list))
+            board.read(Place::Inline { slot, rank, bytes }, |bundle| scatter.read(bundle, bytes, &mut list))
         }
         Some(bytes) => {
             op.reserve(scatter.need(bytes))?;
             op.until_deposited(rank, 1)?;
-            board.read(place(op, rank, bytes), |packet| scatter.read(packet, bytes, &mut list))
+            board.read(place(op, rank, bytes), |bundle| scatter.read(bundle, bytes, &mut list))
         }
     };
     op.scratch.lengths = list;
-    Ok(told)
+    Ok(outcome)
 }
 
-/// The place of a packet of so many bytes that does not lie beside the mark.
+/// The place of a bundle of so many bytes that does not lie beside the mark.
 fn place<B: Board>(op: &Operation<'_, B>, rank: usize, bytes: usize) -> Place {
     Place::Deposit { area: op.area, rank, piece: 0, offset: op.base(bytes), bytes }
 }

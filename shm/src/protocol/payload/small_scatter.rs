@@ -1,7 +1,7 @@
-//! The packet of a scatter of which only the root knows all lengths: the list of them, and after it the blocks, as its root writes it and
+//! The bundle of a scatter of which only the root knows all lengths: the list of them, and after it the blocks, as its root writes it and
 //! the other ranks read it.
 //!
-//! The invariants are those of the module above; **K (packet)**: on the root `send` is readable for the blocks of all ranks, one after the
+//! The invariants are those of the module above; **K (blocks)**: on the root `send` is readable for the blocks of all ranks, one after the
 //! other, and `recv` writable for its own; on the others `recv` is writable for `recv_bytes` bytes: [`SmallScatter::with`] compares their
 //! lengths with the counts.
 #![allow(unsafe_code)]
@@ -34,10 +34,10 @@ pub struct PreparedScatter<'a> {
     counts: &'a [usize],
     me: usize,
     root: usize,
-    /// Bytes of the largest packet.
+    /// Bytes of the largest bundle.
     most: usize,
-    /// Bytes of the packet, on the root: of the list alone where the blocks do not fit, none where that does not.
-    packet_bytes: usize,
+    /// Bytes of the bundle, on the root: of the list alone where the blocks do not fit, none where that does not.
+    bundle_bytes: usize,
     has_blocks: bool,
 }
 
@@ -82,12 +82,12 @@ impl<'a> SmallScatter<'a> {
     {
         let SmallScatter { exchange, counts } = self;
         let (root, ranks, element_bytes) = (prepared.root?, prepared.ranks, prepared.datatype.size());
-        let (list_bytes, most) = (list_bytes(ranks), largest_packet(ranks, window_bytes).unwrap_or(0));
+        let (list_bytes, most) = (list_bytes(ranks), largest_bundle(ranks, window_bytes).unwrap_or(0));
         if prepared.lane != Lane::Exchange || !matches!(prepared.arithmetic, Arithmetic::Moved(_)) {
             return None;
         }
         let of_reader =
-            PreparedScatter { prepared, exchange, counts: &[], me, root, most, packet_bytes: 0, has_blocks: false };
+            PreparedScatter { prepared, exchange, counts: &[], me, root, most, bundle_bytes: 0, has_blocks: false };
         if me != root {
             return exchange.recv_bytes.is_multiple_of(element_bytes.max(1)).then_some(of_reader);
         }
@@ -99,17 +99,17 @@ impl<'a> SmallScatter<'a> {
             return None;
         }
         let with_blocks = list_bytes.saturating_add(all - own);
-        let (packet_bytes, has_blocks) = match most {
+        let (bundle_bytes, has_blocks) = match most {
             most if with_blocks <= most => (with_blocks, true),
             most if list_bytes <= most => (list_bytes, false),
             _ => (0, false),
         };
-        Some(PreparedScatter { counts, packet_bytes, has_blocks, ..of_reader })
+        Some(PreparedScatter { counts, bundle_bytes, has_blocks, ..of_reader })
     }
 }
 
-/// Bytes of the largest packet where deposits have at most `window_bytes`, if the list of so many lengths fits.
-pub fn largest_packet(ranks: usize, window_bytes: usize) -> Option<usize> {
+/// Bytes of the largest bundle where deposits have at most `window_bytes`, if the list of so many lengths fits.
+pub fn largest_bundle(ranks: usize, window_bytes: usize) -> Option<usize> {
     Some(PIECE_BYTES.min(window_bytes)).filter(|most| list_bytes(ranks) <= *most)
 }
 
@@ -143,42 +143,42 @@ impl PreparedScatter<'_> {
         !self.is_root() && self.prepared.ranks == 2
     }
 
-    /// Describes the call in `line`, and announces the length of the packet on the root.
+    /// Describes the call in `line`, and announces the length of the bundle on the root.
     #[inline(always)]
     pub(in crate::protocol) fn describe(&self, line: &RankLine) {
         line.describe(self.prepared.signature);
         if self.is_root() {
-            line.announce(self.packet_bytes as u64);
+            line.announce(self.bundle_bytes as u64);
         }
     }
 
-    /// Bytes of the packet of this rank, the root.
+    /// Bytes of the bundle of this rank, the root.
     #[inline(always)]
-    pub(in crate::protocol) fn packet_bytes(&self) -> usize {
-        self.packet_bytes
+    pub(in crate::protocol) fn bundle_bytes(&self) -> usize {
+        self.bundle_bytes
     }
 
-    /// The bytes of the packet that a root has announced with this word, if there can be such a packet.
+    /// The bytes of the bundle that a root has announced with this word, if there can be such a bundle.
     #[inline(always)]
     pub(in crate::protocol) fn announced(&self, word: u64) -> Option<usize> {
         let bytes = usize::try_from(word).ok()?;
         (bytes >= list_bytes(self.prepared.ranks) && bytes <= self.most).then_some(bytes)
     }
 
-    /// The memory of a packet of so many bytes that does not lie beside the mark.
+    /// The memory of a bundle of so many bytes that does not lie beside the mark.
     #[inline(always)]
     pub(in crate::protocol) fn need(&self, bytes: usize) -> Need {
         Need { accumulator: 0, deposit: bytes, whose: Who::Only(self.root) }
     }
 
-    /// `to = packet`, on the root, whose own block is not in it.
+    /// `to = bundle`, on the root, whose own block is not in it.
     #[inline(always)]
     pub(in crate::protocol) fn write(&self, to: *mut u8) {
         let element_bytes = self.prepared.datatype.size();
         let (mut at, mut from) = (list_bytes(self.counts.len()), 0);
         for (rank, count) in self.counts.iter().enumerate() {
             let bytes = count * element_bytes;
-            // SAFETY: S: the packet holds the list, and the blocks where it has them; K.
+            // SAFETY: S: the bundle holds the list, and the blocks where it has them; K.
             unsafe {
                 to.add(rank * LENGTH_BYTES).cast::<u64>().write_unaligned(*count as u64);
                 if self.has_blocks && rank != self.me {
@@ -207,19 +207,19 @@ impl PreparedScatter<'_> {
         None
     }
 
-    /// `result = mine` out of a packet of so many bytes, on a rank that is not the root, if that has the block that is expected. Where it
+    /// `result = mine` out of a bundle of so many bytes, on a rank that is not the root, if that has the block that is expected. Where it
     /// has no blocks, the counts of all ranks are put into `list`.
     #[inline(always)]
     pub(in crate::protocol) fn read(
         &self,
-        packet: *const u8,
+        bundle: *const u8,
         bytes: usize,
         list: &mut Vec<usize>,
     ) -> Option<Announced> {
         let (ranks, element_bytes) = (self.prepared.ranks, self.prepared.datatype.size());
         let list_bytes = list_bytes(ranks);
-        // SAFETY: S: the packet begins with the list, by the check in `announced`.
-        let count_of = |rank: usize| unsafe { packet.add(rank * LENGTH_BYTES).cast::<u64>().read_unaligned() as usize };
+        // SAFETY: S: the bundle begins with the list, by the check in `announced`.
+        let count_of = |rank: usize| unsafe { bundle.add(rank * LENGTH_BYTES).cast::<u64>().read_unaligned() as usize };
         let (mut before, mut sends, mut all) = (0, 0, 0usize);
         for rank in (0..ranks).filter(|rank| *rank != self.root) {
             if rank == self.me {
@@ -237,9 +237,9 @@ impl PreparedScatter<'_> {
             let expects = recv_bytes / element_bytes.max(1);
             return Some(Announced::Unexpected { from: self.root, sends, expects });
         }
-        // SAFETY: S: the packet holds the blocks of all ranks, this one's among them, by the comparison; K.
+        // SAFETY: S: the bundle holds the blocks of all ranks, this one's among them, by the comparison; K.
         unsafe {
-            let block = packet.add(list_bytes + before * element_bytes);
+            let block = bundle.add(list_bytes + before * element_bytes);
             match self.prepared.arithmetic {
                 Arithmetic::Moved(Some(clean)) => clean(recv, block, sends, ranks),
                 _ => copy_block(recv, block, block_bytes),
