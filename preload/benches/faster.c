@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { OPERATIONS = 23, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
+enum { OPERATIONS = 25, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
 static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter-block", "gather",
                                      "gatherv", "scatter", "scatterv", "allgatherv", "alltoall", "alltoallv", "reduce-scatter",
-                                     "iallreduce", "ireduce", "ibroadcast", "ibarrier", "iallgather", "ialltoall", "ialltoallv", "ireduce-scatter-block",
+                                     "iallreduce", "ireduce", "ibroadcast", "ibarrier", "iallgather", "ialltoall", "ialltoallv", "ireduce-scatter-block", "igatherv", "iscatterv",
                                      "communicator" };
 static float *in, *out;
 static int counts[RANKS], places[RANKS];
@@ -55,6 +55,8 @@ static void call(int operation, int which, int n, int rank, int size)
     case 19: EITHER(Ialltoall, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
     case 20: EITHER(Ialltoallv, in, pairs, places, MPI_FLOAT, out, pairs, places, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
     case 21: EITHER(Ireduce_scatter_block, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request); break;
+    case 22: EITHER(Igatherv, in, own, MPI_FLOAT, out, counts, places, MPI_FLOAT, 0, MPI_COMM_WORLD, &request); break;
+    case 23: EITHER(Iscatterv, in, counts, places, MPI_FLOAT, out, own, MPI_FLOAT, 0, MPI_COMM_WORLD, &request); break;
     default: {
         MPI_Comm comm;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);

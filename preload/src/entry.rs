@@ -72,17 +72,15 @@ macro_rules! define_entries {
     };
     (@no_counts $($function:tt)*) => {};
     (@forms $name:ident $lower:ident
-        [$($non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident)?]
+        [$non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident]
         $suffix:literal $count:ty, $arguments:tt $module:ident $function:ident $described:tt) => {
         define_entry!("MPI_", $name $lower [=> None] $suffix $count, $arguments $module $function $described);
-        $(
-            define_entry!("MPI_", $non_blocking $i_lower [request: *mut Handle => Some(NewRequest::NonBlocking(request))]
-                $suffix $count, $arguments $module $function $described);
-            #[cfg(persistent)]
-            define_entry!(env!("PRELOAD_PERSISTENT"), $persistent $p_lower
-                [info: Handle, request: *mut Handle => Some(NewRequest::Persistent(request))]
-                $suffix $count, $arguments $module $function $described);
-        )?
+        define_entry!("MPI_", $non_blocking $i_lower [request: *mut Handle => Some(NewRequest::NonBlocking(request))]
+            $suffix $count, $arguments $module $function $described);
+        #[cfg(persistent)]
+        define_entry!(env!("PRELOAD_PERSISTENT"), $persistent $p_lower
+            [info: Handle, request: *mut Handle => Some(NewRequest::Persistent(request))]
+            $suffix $count, $arguments $module $function $described);
     };
 }
 

@@ -130,16 +130,14 @@ macro_rules! define_fortran {
 #[cfg(open_mpi)]
 macro_rules! define_fortran_functions {
     ($($name:ident $capitals:ident $lower:ident
-        [$($non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident)?],
+        [$non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident],
         $collective:ident, $counts:ident, $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
         $(
             define_fortran_functions!(@each ("mpi_", "MPI_") $capitals $lower [] $arguments);
-            $(
-                define_fortran_functions!(@each ("mpi_", "MPI_") $i_capitals $i_lower [request] $arguments);
-                #[cfg(persistent)]
-                define_fortran_functions!(@each (env!("PRELOAD_PERSISTENT_LOWER"), env!("PRELOAD_PERSISTENT"))
-                    $p_capitals $p_lower [info request] $arguments);
-            )?
+            define_fortran_functions!(@each ("mpi_", "MPI_") $i_capitals $i_lower [request] $arguments);
+            #[cfg(persistent)]
+            define_fortran_functions!(@each (env!("PRELOAD_PERSISTENT_LOWER"), env!("PRELOAD_PERSISTENT"))
+                $p_capitals $p_lower [info request] $arguments);
         )*
     };
     (@each $prefixes:tt $capitals:ident $lower:ident [$($last:ident)*] ()) => {

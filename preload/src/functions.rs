@@ -35,14 +35,16 @@ macro_rules! for_each_function {
                 [Igather IGATHER igather; Gather_init GATHER_INIT gather_init], Gather, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
                 => data_movement::equal_blocks(elements(send, n, dtype), elements(recv, m, recv_type), Some(root));
-            Gatherv GATHERV gatherv [], Gather, counts,
+            Gatherv GATHERV gatherv
+                [Igatherv IGATHERV igatherv; Gatherv_init GATHERV_INIT gatherv_init], Gather, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type, root: Root)
                 => data_movement::unequal_blocks_at_root(elements(send, n, dtype), blocks(recv, m, to, recv_type), root);
             Scatter SCATTER scatter
                 [Iscatter ISCATTER iscatter; Scatter_init SCATTER_INIT scatter_init], Scatter, counts,
                 (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
                 => data_movement::equal_blocks(elements(recv, m, recv_type), elements(send, n, dtype), Some(root));
-            Scatterv SCATTERV scatterv [], Scatter, counts,
+            Scatterv SCATTERV scatterv
+                [Iscatterv ISCATTERV iscatterv; Scatterv_init SCATTERV_INIT scatterv_init], Scatter, counts,
                 (send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
                 => data_movement::unequal_blocks_at_root(elements(recv, m, recv_type), blocks(send, n, from, dtype), root);
             Alltoall ALLTOALL alltoall
@@ -76,29 +78,29 @@ pub(crate) use for_each_function;
 
 macro_rules! define_mpi_function {
     ($($name:ident $capitals:ident $lower:ident
-        [$($non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident)?],
+        [$non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident],
         $collective:ident, $counts:ident, $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
         /// The MPI functions that are intercepted.
         #[allow(non_camel_case_types)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum MpiFunction { $($name, $($non_blocking, $persistent,)?)* }
+        pub enum MpiFunction { $($name, $non_blocking, $persistent,)* }
 
         impl MpiFunction {
-            pub const ALL: [MpiFunction; [$(stringify!($name), $(stringify!($non_blocking), stringify!($persistent),)?)*].len()] =
-                [$(MpiFunction::$name, $(MpiFunction::$non_blocking, MpiFunction::$persistent,)?)*];
+            pub const ALL: [MpiFunction; [$(stringify!($name), stringify!($non_blocking), stringify!($persistent),)*].len()] =
+                [$(MpiFunction::$name, MpiFunction::$non_blocking, MpiFunction::$persistent,)*];
 
             pub const fn name(self) -> &'static str {
                 match self {
                     $(MpiFunction::$name => concat!("MPI_", stringify!($name)),
-                    $(MpiFunction::$non_blocking => concat!("MPI_", stringify!($non_blocking)),
-                    MpiFunction::$persistent => concat!(env!("PRELOAD_PERSISTENT"), stringify!($persistent)),)?)*
+                    MpiFunction::$non_blocking => concat!("MPI_", stringify!($non_blocking)),
+                    MpiFunction::$persistent => concat!(env!("PRELOAD_PERSISTENT"), stringify!($persistent)),)*
                 }
             }
 
             /// The collective whose settings hold for the function.
             pub const fn collective(self) -> Collective {
                 match self {
-                    $(MpiFunction::$name $(| MpiFunction::$non_blocking | MpiFunction::$persistent)? => Collective::$collective,)*
+                    $(MpiFunction::$name | MpiFunction::$non_blocking | MpiFunction::$persistent => Collective::$collective,)*
                 }
             }
         }

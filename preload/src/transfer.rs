@@ -145,7 +145,9 @@ impl Transfer {
     #[cold]
     unsafe fn begin(self, function: MpiFunction, comm: Handle, request: NewRequest) -> CallResult {
         let Transfer { intercepted, root, block_bytes, is_in_place, send, recv } = self;
-        let (send, copy_from) = match is_in_place && recv.is_borrowable() {
+        // What only its root knows the lengths of becomes an alltoall, in which the block of the root has a place of its own.
+        let is_whole = !matches!(block_bytes, BlockBytes::PerOwner(_));
+        let (send, copy_from) = match is_in_place && is_whole && recv.is_borrowable() {
             true => (None, None),
             false if send.is_borrowable() && are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
                 (Some(CallMemory::Borrowed(send.at, send.bytes)), None)

@@ -250,7 +250,7 @@ fn callbacks_of_mpi_finalize_use_mpi() {
 }
 
 /// The non-blocking functions that are intercepted.
-const NON_BLOCKING: [&str; 15] = [
+const NON_BLOCKING: [&str; 17] = [
     "Iallreduce",
     "Ireduce",
     "Ibcast",
@@ -258,7 +258,9 @@ const NON_BLOCKING: [&str; 15] = [
     "Iallgather",
     "Iallgatherv",
     "Igather",
+    "Igatherv",
     "Iscatter",
+    "Iscatterv",
     "Ialltoall",
     "Ialltoallv",
     "Ialltoallw",

@@ -81,7 +81,7 @@ enum OwnedCounts {
     Uniform,
     PerRank(Vec<usize>),
     PerPair(Vec<usize>, Vec<usize>),
-    PerOwner,
+    PerOwner(Vec<usize>),
     Segments(Vec<usize>),
 }
 
@@ -109,36 +109,63 @@ impl OwnedCall {
             Counts::Uniform => OwnedCounts::Uniform,
             Counts::PerRank(counts) => OwnedCounts::PerRank(counts.to_vec()),
             Counts::PerPair { send, recv } => OwnedCounts::PerPair(send.to_vec(), recv.to_vec()),
-            Counts::PerOwner(_) => OwnedCounts::PerOwner,
+            Counts::PerOwner(counts) => OwnedCounts::PerOwner(counts.to_vec()),
             Counts::Segments(lens) => OwnedCounts::Segments(lens.to_vec()),
         };
         let buffers = if collective == Collective::Barrier { buffers.of_token() } else { buffers };
         OwnedCall { collective, op, root, counts, buffers, allocations: None }
     }
 
-    /// The arguments of the call on its own buffers, checked for rank `rank` of `size`.
+    /// The arguments of the call on its own buffers, checked for rank `rank` of `size`. A gather or scatter whose owners know the
+    /// lengths of their blocks becomes the alltoall of these blocks, whose ranks compare them.
     ///
     /// # Errors
-    /// The errors of [`CollectiveArgs::check`].
+    /// The errors of [`CollectiveArgs::check`]; [`Error::Unsupported`] for such a gather or scatter in place.
     pub fn check(&mut self, rank: usize, size: usize) -> Result<CheckedArgs<'_>, Error> {
+        if let OwnedCounts::PerOwner(of_root) = &mut self.counts {
+            let of_root = std::mem::take(of_root);
+            let [send, recv] = self.pairs_of_owners(&of_root, rank, size)?;
+            self.counts = OwnedCounts::PerPair(send, recv);
+            (self.collective, self.root) = (Collective::AllToAll, None);
+        }
         let counts = match &self.counts {
             OwnedCounts::Uniform => Counts::Uniform,
             OwnedCounts::PerRank(counts) => Counts::PerRank(counts),
             OwnedCounts::PerPair(send, recv) => Counts::PerPair { send, recv },
-            OwnedCounts::PerOwner => {
-                return Err(Error::Unsupported {
-                    what: format!(
-                        "{} that does not block, of blocks whose lengths their owners alone know",
-                        self.collective.name()
-                    ),
-                    hint: "give the lengths of all ranks' blocks on every rank".into(),
-                });
-            }
+            OwnedCounts::PerOwner(of_root) => Counts::PerOwner(of_root),
             OwnedCounts::Segments(lens) => Counts::Segments(lens),
         };
         let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.as_buffers());
         let placement = Placement::Private;
         CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }.check(rank, size)
+    }
+
+    /// The elements to each rank and from each in a gather or scatter of which the root has these counts.
+    fn pairs_of_owners(&mut self, of_root: &[usize], rank: usize, size: usize) -> Result<[Vec<usize>; 2], Error> {
+        let (collective, root) = (self.collective, self.root());
+        let buffers = self.buffers.as_buffers();
+        if buffers.are_in_place() {
+            return Err(Error::Unsupported {
+                what: format!(
+                    "{} in place that does not block, of blocks whose lengths their owners alone know",
+                    collective.name()
+                ),
+                hint: "give the block of the root in a buffer of its own".into(),
+            });
+        }
+        let (op, counts, placement) = (self.op.get(), Counts::PerOwner(of_root), Placement::Private);
+        let args = CollectiveArgs { collective, op, root: self.root, counts, buffers, placement, options: STARTED };
+        let (_, own, _) = args.own_block();
+        args.check(rank, size)?;
+        let (mut of_all, mut with_root) = (vec![0; size], vec![0; size]);
+        match rank == root {
+            true => {
+                of_all.copy_from_slice(of_root);
+                with_root[root] = of_root[root];
+            }
+            false => with_root[root] = own,
+        }
+        Ok(if collective.traits().in_parts { [of_all, with_root] } else { [with_root, of_all] })
     }
 
     /// The operator; of no meaning where the collective does not reduce.

@@ -179,12 +179,8 @@ fn refused(_: &Player) {
         assert!(text.contains(part), "{text}");
     };
     let (send, mut recv) = ([1u8, 2, 3, 4], [0u8; 2]);
-    let counts = [2, 2];
-    let started = CollectiveArgs::scatter(0, (vec![1u8; 4], vec![0u8; 2])).counts(Counts::PerOwner(&counts));
-    refused(
-        comm.start(started).map(drop),
-        "scatter that does not block, of blocks whose lengths their owners alone know",
-    );
+    let started = CollectiveArgs::scatter(0, vec![1u8; 4]).counts(Counts::PerOwner(&[2, 2]));
+    refused(comm.start(started).map(drop), "scatter in place that does not block");
     if comm.rank() == 0 {
         for (counts, part) in [(&[4][..], "1 counts for 2 ranks"), (&[3, 2], "scatter")] {
             let args = CollectiveArgs::scatter(0, (&send[..], &mut recv[..])).counts(Counts::PerOwner(counts));

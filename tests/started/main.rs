@@ -8,6 +8,7 @@ mod conformance;
 mod forms;
 mod immediate;
 mod open;
+mod owners;
 mod pairs;
 mod persistent;
 mod point_to_point;

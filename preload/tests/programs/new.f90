@@ -10,7 +10,7 @@ program new
   type(MPI_Datatype), allocatable :: types(:)
   integer, allocatable :: everything(:), mine(:), out(:, :)
   type(MPI_Comm) :: comm
-  type(MPI_Request) :: requests(15)
+  type(MPI_Request) :: requests(17)
   type(MPI_Comm) :: dup
 
   call MPI_Init()

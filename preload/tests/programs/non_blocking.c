@@ -22,10 +22,10 @@ static void every_function(MPI_Comm comm, int n, int root)
     MPI_Datatype types[64];
     for (int r = 0; r < size; r++) blocks[r] = n + r, places[r] = at, at += n + r;
     total_v = at;
-    int *mine = malloc(4 * total_v), *all[16];
-    MPI_Request requests[15];
+    int *mine = malloc(4 * total_v), *all[17];
+    MPI_Request requests[17];
     for (int i = 0; i < total_v; i++) mine[i] = rank + i;
-    for (int i = 0; i < 16; i++) all[i] = malloc(4 * (total_v + 1)), memset(all[i], -1, 4 * total_v);
+    for (int i = 0; i < 17; i++) all[i] = malloc(4 * (total_v + 1)), memset(all[i], -1, 4 * total_v);
     MPI_Iallreduce(mine, all[0], n, MPI_INT, MPI_SUM, comm, &requests[0]);
     for (int i = 0; i < n; i++) all[1][i] = rank == root ? 3 * i : -1;
     MPI_Ibcast(all[1], n, MPI_INT, root, comm, &requests[1]);
@@ -46,12 +46,14 @@ static void every_function(MPI_Comm comm, int n, int root)
     MPI_Ialltoallv(mine, sent, from, MPI_INT, all[13], sent, to, MPI_INT, comm, &requests[13]);
     for (int r = 0; r < size; r++) bytes[r] = 4 * to[r], types[r] = MPI_INT, from[r] = 0;
     MPI_Ialltoallw(mine, sent, from, types, all[14], sent, bytes, types, comm, &requests[14]);
+    MPI_Igatherv(mine, n + rank, MPI_INT, all[15], blocks, places, MPI_INT, root, comm, &requests[15]);
+    MPI_Iscatterv(mine, blocks, places, MPI_INT, all[16], n + rank, MPI_INT, root, comm, &requests[16]);
     int one = 1, ones = 0;
     MPI_Allreduce(&one, &ones, 1, MPI_INT, MPI_SUM, comm);
     CHECK(ones == size);
-    for (int i = 14; i > 9; i--) MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
-    MPI_Waitall(15, requests, statuses);
-    for (int i = 0; i < 15; i++) CHECK(requests[i] == MPI_REQUEST_NULL);
+    for (int i = 16; i > 9; i--) MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    MPI_Waitall(17, requests, statuses);
+    for (int i = 0; i < 17; i++) CHECK(requests[i] == MPI_REQUEST_NULL);
     for (int i = 0; i < n; i++) {
         CHECK(all[0][i] == sum_of(size - 1) + size * i);
         CHECK(all[1][i] == 3 * i);
@@ -62,15 +64,17 @@ static void every_function(MPI_Comm comm, int n, int root)
             CHECK(all[7][r * n + i] == r + rank * n + i);
             CHECK(all[12][places[r] + i] == r + i);
             CHECK(all[13][to[r] + i] == r + i && all[14][to[r] + i] == r + i);
+            CHECK(rank != root || all[15][places[r] + i] == r + i);
         }
         CHECK(all[6][i] == root + rank * n + i);
+        CHECK(all[16][i] == root + places[rank] + i);
         CHECK(all[8][i] == sum_of(size - 1) + size * (rank * n + i));
         CHECK(all[9][i] == sum_of(size - 1) + size * (places[rank] + i));
         CHECK(all[10][i] == sum_of(rank) + (rank + 1) * i);
         CHECK(rank == 0 || all[11][i] == sum_of(rank - 1) + rank * i);
     }
     for (int i = 0; i < 9; i++) CHECK(all[i][total] == -1);
-    for (int i = 0; i < 16; i++) free(all[i]);
+    for (int i = 0; i < 17; i++) free(all[i]);
     free(mine);
 }
 
@@ -101,6 +105,27 @@ static void in_place(MPI_Comm comm)
     CHECK(sum == sum_of(size - 1) && (rank == 0 || part == 7 * rank) && scattered[0] == 0);
     CHECK(reduced[0] == sum_of(size - 1) && (rank == 0 ? prefix == 0 : prefix == sum_of(rank - 1)));
     for (int r = 0; r < size; r++) CHECK(all[r] == r && blocks[r] == r && (rank != 0 || gathered[r] == r));
+}
+
+/* Blocks of unequal lengths, that of the root among the others. */
+static void unequal_in_place(MPI_Comm comm, int root)
+{
+    int counts[64], places[64], at = 0, own[3] = { rank, rank, rank }, got[3] = { -1, -1, -1 }, gathered[192], scattered[192];
+    for (int r = 0; r < size; r++) counts[r] = (r + 1) % 4, places[r] = at, at += counts[r];
+    for (int i = 0; i < at; i++) gathered[i] = i >= places[rank] && i < places[rank] + counts[rank] ? rank : -1, scattered[i] = 7 * i;
+    MPI_Request requests[2];
+    if (rank == root) {
+        MPI_Igatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, gathered, counts, places, MPI_INT, root, comm, &requests[0]);
+        MPI_Iscatterv(scattered, counts, places, MPI_INT, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, root, comm, &requests[1]);
+    } else {
+        MPI_Igatherv(own, counts[rank], MPI_INT, NULL, NULL, NULL, MPI_DATATYPE_NULL, root, comm, &requests[0]);
+        MPI_Iscatterv(NULL, NULL, NULL, MPI_DATATYPE_NULL, got, counts[rank], MPI_INT, root, comm, &requests[1]);
+    }
+    MPI_Waitall(2, requests, statuses);
+    for (int r = 0; r < size; r++) for (int i = 0; i < counts[r]; i++) {
+        CHECK(rank != root || (gathered[places[r] + i] == r && scattered[places[r] + i] == 7 * (places[r] + i)));
+        CHECK(rank == root || r != rank || got[i] == 7 * (places[r] + i));
+    }
 }
 
 /* Elements with gaps. If the calls are intercepted their type and the communicator are freed before the calls end; Open MPI's own crash then. */
@@ -229,7 +254,8 @@ int main(int argc, char **argv)
     int sizes[] = { 1, 5, 26, 27, 3000, 70000 };
     for (int i = 0; i < 6; i++)
         for (int round = 0; round < (sizes[i] > 1000 ? 1 : 10); round++) every_function(MPI_COMM_WORLD, sizes[i], (i + round) % size);
-    for (int round = 0; round < 20; round++) in_place(MPI_COMM_WORLD), mixed(), many(), on_two_communicators();
+    for (int round = 0; round < 20; round++)
+        in_place(MPI_COMM_WORLD), unequal_in_place(MPI_COMM_WORLD, round % size), mixed(), many(), on_two_communicators();
     for (int round = 0; round < 5; round++) derived(), waits_elsewhere(10), waits_elsewhere(LARGE);
     leaves_early();
     MPI_Finalize();

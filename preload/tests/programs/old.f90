@@ -12,7 +12,7 @@ program old
   double precision :: pair(2), least(2)
   integer :: ipair(2), most(2)
   integer, allocatable :: lens(:), at(:), bytes(:), types(:), mine(:), out(:, :)
-  integer :: comm, requests(15)
+  integer :: comm, requests(17)
 
   call MPI_Init(ierr)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 12, MANY = 17, LARGE = 1 << 19 };
+enum { ROUNDS = 12, MANY = 19, LARGE = 1 << 19 };
 
 static int rank, size, wrong;
 static MPI_Status statuses[MANY];
@@ -45,9 +45,9 @@ static void every_function(MPI_Comm comm, int n, int root)
     MPI_Datatype types[64];
     for (int r = 0; r < size; r++) blocks[r] = n + r, places[r] = at, at += n + r;
     total_v = at;
-    int *mine = calloc(total_v, 4), *all[15], sent[64], from[64], to[64], token = 0, got;
-    MPI_Request requests[17];
-    for (int i = 0; i < 15; i++) all[i] = malloc(4 * (total_v + 1));
+    int *mine = calloc(total_v, 4), *all[17], sent[64], from[64], to[64], token = 0, got;
+    MPI_Request requests[19];
+    for (int i = 0; i < 17; i++) all[i] = malloc(4 * (total_v + 1));
     for (int r = 0; r < size; r++) sent[r] = n, from[r] = 0, to[r] = n * (size - 1 - r), bytes[r] = 4 * to[r], types[r] = MPI_INT;
     INIT(Allreduce)(mine, all[0], n, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &requests[0]);
     INIT(Bcast)(all[1], n, MPI_INT, root, comm, MPI_INFO_NULL, &requests[1]);
@@ -64,21 +64,23 @@ static void every_function(MPI_Comm comm, int n, int root)
     INIT(Allgatherv)(mine, n + rank, MPI_INT, all[12], blocks, places, MPI_INT, comm, MPI_INFO_NULL, &requests[12]);
     INIT(Alltoallv)(mine, sent, from, MPI_INT, all[13], sent, to, MPI_INT, comm, MPI_INFO_NULL, &requests[13]);
     INIT(Alltoallw)(mine, sent, from, types, all[14], sent, bytes, types, comm, MPI_INFO_NULL, &requests[14]);
-    MPI_Recv_init(&got, 1, MPI_INT, (rank + size - 1) % size, 3, comm, &requests[15]);
-    MPI_Send_init(&token, 1, MPI_INT, (rank + 1) % size, 3, comm, &requests[16]);
+    INIT(Gatherv)(mine, n + rank, MPI_INT, all[15], blocks, places, MPI_INT, root, comm, MPI_INFO_NULL, &requests[15]);
+    INIT(Scatterv)(mine, blocks, places, MPI_INT, all[16], n + rank, MPI_INT, root, comm, MPI_INFO_NULL, &requests[16]);
+    MPI_Recv_init(&got, 1, MPI_INT, (rank + size - 1) % size, 3, comm, &requests[17]);
+    MPI_Send_init(&token, 1, MPI_INT, (rank + 1) % size, 3, comm, &requests[18]);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < total_v; i++) mine[i] = rank + i + round;
-        for (int i = 0; i < 15; i++) memset(all[i], -1, 4 * (total_v + 1));
+        for (int i = 0; i < 17; i++) memset(all[i], -1, 4 * (total_v + 1));
         for (int i = 0; i < n; i++) all[1][i] = rank == root ? 3 * i + round : -1;
         token = 100 * rank + round, got = -1;
-        if (round % 2) MPI_Startall(17, requests);
-        else for (int i = 0; i < 17; i++) MPI_Start(&requests[i]);
+        if (round % 2) MPI_Startall(19, requests);
+        else for (int i = 0; i < 19; i++) MPI_Start(&requests[i]);
         int one = 1, ones = 0;
         MPI_Allreduce(&one, &ones, 1, MPI_INT, MPI_SUM, comm);
         CHECK(ones == size);
-        wait_by(round + root, 17, requests);
+        wait_by(round + root, 19, requests);
         CHECK(got == 100 * ((rank + size - 1) % size) + round);
-        for (int i = 0; i < 17; i++) CHECK(requests[i] != MPI_REQUEST_NULL);
+        for (int i = 0; i < 19; i++) CHECK(requests[i] != MPI_REQUEST_NULL);
         for (int i = 0; i < n; i++) {
             int at_i = i + round;
             CHECK(all[0][i] == sum_of(size - 1) + size * at_i);
@@ -90,8 +92,10 @@ static void every_function(MPI_Comm comm, int n, int root)
                 CHECK(all[7][r * n + i] == r + rank * n + at_i);
                 CHECK(all[12][places[r] + i] == r + at_i);
                 CHECK(all[13][to[r] + i] == r + at_i && all[14][to[r] + i] == r + at_i);
+                CHECK(rank != root || all[15][places[r] + i] == r + at_i);
             }
             CHECK(all[6][i] == root + rank * n + at_i);
+            CHECK(all[16][i] == root + places[rank] + at_i);
             CHECK(all[8][i] == sum_of(size - 1) + size * (rank * n + at_i));
             CHECK(all[9][i] == sum_of(size - 1) + size * (places[rank] + at_i));
             CHECK(all[10][i] == sum_of(rank) + (rank + 1) * at_i);
@@ -99,11 +103,11 @@ static void every_function(MPI_Comm comm, int n, int root)
         }
         for (int i = 0; i < 15; i++) CHECK(all[i][total] == -1 || i == 12 || (i == 9 && total == 0));
     }
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 19; i++) {
         MPI_Request_free(&requests[i]);
         CHECK(requests[i] == MPI_REQUEST_NULL);
     }
-    for (int i = 0; i < 15; i++) free(all[i]);
+    for (int i = 0; i < 17; i++) free(all[i]);
     free(mine);
 }
 
