@@ -1,12 +1,12 @@
 //! The buffers of a non-blocking alltoall of unequal blocks, and the counts that the ranks gather for it.
 //!
 //! A started call takes its operation numbers at the start, but how many operations a blocking call of this kind needs follows
-//! from counts that no rank knows alone. So a rank copies its send buffer into memory that all ranks of the group can map, and
-//! starts one allgather of its counts and the name of that memory. At completion every rank compares all counts, copies its
-//! blocks, and releases the memory.
+//! from counts that no rank knows alone. So a rank starts one allgather of its counts and of what it sends; where that is more than a
+//! few KiB, it copies its send buffer into memory that all ranks of the group can map, and sends the name of that memory. At
+//! completion every rank compares all counts, copies its blocks, and releases the memory.
 //!
 //! ```text
-//! in the call that starts it      memory allocated, send copied there | allgather: name, counts
+//! in the call that starts it      memory allocated, send copied there | allgather: name, counts, small send buffer
 //! when the allgather is complete  counts compared | own blocks copied out | memory released, freed by the last release
 //! ```
 //!
@@ -30,6 +30,14 @@ use std::time::Duration;
 /// if the system refused it, `errno + 1`.
 const HEAD: usize = 4;
 
+/// Words after the counts for a small send buffer, of all ranks together. Every rank reads those of all, whether or not they are used.
+const BESIDE_COUNTS_OF_ALL: usize = 512;
+
+/// Words of each rank's counts beside which its send buffer may lie.
+const fn words_beside_counts(ranks: usize) -> usize {
+    BESIDE_COUNTS_OF_ALL / ranks
+}
+
 /// The caller's buffers of an alltoall of unequal blocks, and the counts that the allgather sends and receives in their place.
 #[derive(Debug)]
 pub(super) struct AlltoallvBuffers {
@@ -41,9 +49,9 @@ pub(super) struct AlltoallvBuffers {
 #[derive(Debug)]
 struct GatheredCounts {
     datatype: Datatype,
-    /// This rank's head and counts.
+    /// This rank's head and counts, and what it sends if that is little.
     words: Vec<u64>,
-    /// The heads and counts of all ranks.
+    /// Those of all ranks.
     all: Vec<u64>,
     me: usize,
     members: Vec<usize>,
@@ -62,7 +70,7 @@ impl AlltoallvBuffers {
         segment: Arc<Segment>,
         (origin, timeout): (Origin, Option<Duration>),
     ) -> Self {
-        let words = [&[0; HEAD], counts].concat();
+        let words = [&[0; HEAD], counts, &vec![0; words_beside_counts(members.len())]].concat();
         let all = vec![0; words.len() * members.len()];
         let gathered = GatheredCounts { datatype, words, all, me, members, segment, origin, timeout };
         AlltoallvBuffers { owned, gathered }
@@ -89,6 +97,17 @@ impl GatheredCounts {
 
     fn expects(&self, to: usize) -> &[u64] {
         &self.all[to * self.words.len() + HEAD + self.members.len()..][..self.members.len()]
+    }
+
+    /// Words before those that are sent beside the counts.
+    fn words_of_counts(&self) -> usize {
+        HEAD + 2 * self.members.len()
+    }
+
+    /// What `from` sends, if that lies beside its counts.
+    fn beside_counts(&self, from: usize) -> Option<&[u8]> {
+        let row = &self.all[from * self.words.len()..][..self.words.len()];
+        bytemuck::cast_slice(&row[self.words_of_counts()..]).get(..row[1] as usize)
     }
 
     /// Releases the named memory of all ranks.
@@ -154,7 +173,7 @@ impl GatheredCounts {
                     errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
                 });
             }
-            if name == 0 && needed != 0 {
+            if name == 0 && self.beside_counts(rank).is_none() {
                 let hint = format!(
                     "rank {rank} has no shared memory for what it sends in a non-blocking alltoall of unequal blocks; make the blocking call, \
                      or set EARLYBIRD_ARENA_MAX higher"
@@ -185,13 +204,20 @@ impl GatheredCounts {
             let [name, bytes, ..] = self.head(from);
             // As long as `to`, since the counts were compared.
             let at = block(self.sends(from), me, bytes as usize / size).ok_or_else(bad)?;
-            let region = self.region_of(AllocationName::from_word(name), bytes as usize)?;
+            let region;
+            let sent = match self.beside_counts(from) {
+                Some(sent) => sent.as_ptr(),
+                None => {
+                    region = self.region_of(AllocationName::from_word(name), bytes as usize)?;
+                    region.as_ptr().cast_const()
+                }
+            };
             let clean = if let Datatype::Builtin(dtype) = self.datatype { kernels::cleaning(dtype) } else { None };
             // SAFETY: L: the sender wrote it before it published the name, and no rank writes it before this one releases it;
-            // the region is mapped and holds `at`, as was checked. `to` is as long, and borrowed exclusively; bytes that are no
-            // value of the datatype are cleaned where there are such.
+            // the region is mapped, and it or what lies beside the counts holds `at`, as was checked. `to` is as long, and borrowed
+            // exclusively; bytes that are no value of the datatype are cleaned where there are such.
             unsafe {
-                let source = region.as_ptr().add(at.start * size);
+                let source = sent.add(at.start * size);
                 match clean {
                     Some(clean) => clean(to.as_mut_ptr(), source, at.len(), self.members.len()),
                     None => kernels::copy(to.as_mut_ptr(), source, at.len() * size),
@@ -201,24 +227,30 @@ impl GatheredCounts {
         Ok(())
     }
 
-    /// Copies what this rank sends into shared memory, and writes the name of that memory, or the failure, into its head.
+    /// Copies what this rank sends beside its counts, or into shared memory, and writes the name of that memory, or the failure, into
+    /// its head.
     fn publish(&mut self, buffers: Buffers<'_>) {
+        let beside = self.words_of_counts()..;
         let counts = &self.words[HEAD..][..self.members.len()];
         let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
         let (send, recv) = buffers.into_bytes();
         let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
+        if let Some(beside) = bytemuck::cast_slice_mut(&mut self.words[beside]).get_mut(..send.len()) {
+            beside.copy_from_slice(send);
+            self.words[..HEAD].copy_from_slice(&[0, send.len() as u64, 0, 0]);
+            return;
+        }
         // All ranks see a refusal, and release the memory.
         let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
-        let [name, free, refusal] = match others.then(|| self.allocate(send.len())) {
-            None => [0; 3],
-            Some(Ok(name)) => match self.fill(name, send) {
+        let [name, free, refusal] = match self.allocate(send.len()) {
+            Ok(name) => match self.fill(name, send) {
                 Ok(()) => [name.word(), 0, 0],
                 Err(Error::System { errno, .. }) => [name.word(), 0, refused(errno)],
                 Err(_) => [name.word(), 0, refused(None)],
             },
-            Some(Err(Error::NoSpace { free, .. })) => [0, free, 0],
-            Some(Err(Error::System { errno, .. })) => [0, 0, refused(errno)],
-            Some(Err(_)) => [0; 3],
+            Err(Error::NoSpace { free, .. }) => [0, free, 0],
+            Err(Error::System { errno, .. }) => [0, 0, refused(errno)],
+            Err(_) => [0; 3],
         };
         self.words[..HEAD].copy_from_slice(&[name, send.len() as u64, free, refusal]);
     }

@@ -19,6 +19,8 @@ use crate::Error;
 
 /// Longest wait of a dropped handle for the lock; after that its release is deferred to the next holder in this process.
 pub(super) const RELEASE_WITHIN: Duration = Duration::from_secs(1);
+/// A rank that waits for the lock yields its CPU for so long before it sleeps.
+const YIELD_FOR: Duration = Duration::from_micros(100);
 
 /// A holder of the lock that runs for this long without releasing it is taken for a damaged word.
 const DAMAGED_AFTER: Duration = Duration::from_secs(60);
@@ -199,7 +201,7 @@ impl Segment {
     pub(super) fn lock_allocator(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
         let allocator = &self.allocator;
         allocator.words().reserve(0..HEAD_BYTES)?;
-        let mut pause = Duration::from_micros(20);
+        let (began, mut pause) = (Instant::now(), Duration::from_micros(20));
         let mut damage = LockDamage::new(Instant::now());
         let locked = loop {
             let word = match self.try_lock_allocator() {
@@ -214,6 +216,11 @@ impl Segment {
                 let context = format!("taking the lock of the table of regions (word {word:#x})");
                 let reason = format!("rank {holder} has it for {DAMAGED_AFTER:?}, and runs: shared memory was damaged");
                 return Err(Error::system(context, reason));
+            }
+            // Most holders are done before a sleeper would have its CPU again.
+            if began.elapsed() < YIELD_FOR {
+                std::thread::yield_now();
+                continue;
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
