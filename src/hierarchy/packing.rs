@@ -1,28 +1,76 @@
-//! The layout of what leaders exchange: blocks by node, inside a node in the order of its ranks.
+//! The places of blocks in the buffers of leaders, which send and receive them where they lie: by node, inside a node in the order of
+//! its ranks. Blocks that are neighbours are one place, so on nodes of consecutive ranks a node's blocks are one slice.
 
 use super::topology::Topology;
+use earlybird_hier::exec::SliceList;
+use std::borrow::Cow;
 use std::ops::Range;
 
-/// The block of `rank` where all blocks lie one after the other.
-fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
-    let first = lens[..rank].iter().sum();
-    first..first + lens[rank]
+/// Places in a buffer, in the order in which they are sent or received.
+pub(super) type Places = Vec<Range<usize>>;
+
+/// Adds the place of a block.
+fn add(places: &mut Places, block: Range<usize>) {
+    match places.last_mut() {
+        _ if block.is_empty() => {}
+        Some(last) if last.end == block.start => last.end = block.end,
+        _ => places.push(block),
+    }
+}
+
+/// The blocks of these lengths, which lie one after the other from `*end` on; `*end` becomes their end.
+fn blocks(lens: impl Iterator<Item = usize>, end: &mut usize) -> Vec<Range<usize>> {
+    let block = |len| {
+        let first = *end;
+        *end += len;
+        first..*end
+    };
+    lens.map(block).collect()
+}
+
+/// The bytes at these places, to be sent.
+pub(super) fn slices<'d>(buffer: &'d [u8], places: &Places) -> SliceList<&'d [u8]> {
+    places.iter().map(|place| &buffer[place.clone()]).collect()
+}
+
+/// The bytes at these places, one after the other; a copy where they are several.
+pub(super) fn joined<'d>(buffer: &'d [u8], places: &Places) -> Cow<'d, [u8]> {
+    match places.as_slice() {
+        [] => Cow::Borrowed(&[]),
+        [place] => Cow::Borrowed(&buffer[place.clone()]),
+        _ => Cow::Owned(places.iter().map(|place| &buffer[place.clone()]).collect::<Vec<_>>().concat()),
+    }
+}
+
+/// Cuts a buffer at these places, by node, of which none overlap.
+pub(super) fn cut<'d>(buffer: &'d mut [u8], by_node: &[Places]) -> Vec<Vec<&'d mut [u8]>> {
+    let mut cut: Vec<Vec<&mut [u8]>> =
+        by_node.iter().map(|places| places.iter().map(|_| Default::default()).collect()).collect();
+    let numbered = |(node, places): (usize, &'_ Places)| {
+        let place = |(number, place): (usize, &Range<usize>)| (place.start, place.end, node, number);
+        places.iter().enumerate().map(place).collect::<Vec<_>>()
+    };
+    let mut ascending: Vec<_> = by_node.iter().enumerate().flat_map(numbered).collect();
+    ascending.sort_unstable();
+    let (mut rest, mut done) = (buffer, 0);
+    for (start, end, node, number) in ascending {
+        let (place, after) = rest.split_at_mut(end - done);
+        cut[node][number] = &mut place[start - done..];
+        (rest, done) = (after, end);
+    }
+    cut
 }
 
 impl Topology {
-    /// The blocks of a node's ranks out of all blocks.
-    pub(super) fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
-        let parts: Vec<&[u8]> = self.members(node).iter().map(|&rank| &all[part_of(lens, rank)]).collect();
-        parts.concat()
-    }
-
-    /// Copies the blocks of a node's ranks to their places among all blocks.
-    pub(super) fn put(&self, all: &mut [u8], lens: &[usize], node: usize, mut blocks: &[u8]) {
-        for &rank in self.members(node) {
-            let (block, rest) = blocks.split_at(lens[rank]);
-            all[part_of(lens, rank)].copy_from_slice(block);
-            blocks = rest;
-        }
+    /// The places of each node's blocks, by node, where the blocks of all ranks lie one after the other.
+    pub(super) fn places(&self, lens: &[usize]) -> Vec<Places> {
+        let blocks = blocks(lens.iter().copied(), &mut 0);
+        let of_node = |node| {
+            let mut places = Places::new();
+            self.members(node).iter().for_each(|&rank| add(&mut places, blocks[rank].clone()));
+            places
+        };
+        (0..self.nodes()).map(of_node).collect()
     }
 
     /// The lengths of the blocks of this node's ranks.
@@ -48,54 +96,36 @@ impl<'a> PairTable<'a> {
         PairTable { topology, send: one_each.clone(), recv: one_each, element_bytes: block }
     }
 
-    /// The blocks of these counts where they lie one after the other, by rank.
-    fn blocks(&self, counts: &[usize]) -> Vec<Range<usize>> {
+    /// The blocks of these counts, of which each row is a rank of the node, where the rows lie one after the other.
+    fn blocks(&self, rows: &[Vec<usize>]) -> Vec<Vec<Range<usize>>> {
         let mut end = 0;
-        let block = |count: &usize| {
-            let first = end;
-            end += count * self.element_bytes;
-            first..end
+        rows.iter().map(|row| blocks(row.iter().map(|count| count * self.element_bytes), &mut end)).collect()
+    }
+
+    /// The places of what each node is sent, in the send buffers of this node's ranks: by sender here, then by receiver there.
+    pub(super) fn sent(&self) -> Vec<Places> {
+        let rows = self.blocks(&self.send);
+        let to_node = |node| {
+            let mut places = Places::new();
+            for row in &rows {
+                self.topology.members(node).iter().for_each(|&to| add(&mut places, row[to].clone()));
+            }
+            places
         };
-        counts.iter().map(block).collect()
+        (0..self.topology.nodes()).map(to_node).collect()
     }
 
-    /// The send buffers of the node's ranks, which lie one after the other, as parts for each node: by sender here, then by
-    /// receiver there.
-    pub(super) fn pack(&self, mut sent: &[u8]) -> Vec<Vec<u8>> {
-        let mut packed = vec![Vec::new(); self.topology.nodes()];
-        for row in &self.send {
-            let blocks = self.blocks(row);
-            for (node, packed) in packed.iter_mut().enumerate() {
-                for &to in self.topology.members(node) {
-                    packed.extend_from_slice(&sent[blocks[to].clone()]);
-                }
-            }
-            sent = &sent[blocks.last().map_or(0, |last| last.end)..];
-        }
-        packed
-    }
-
-    /// The bytes of the part from a node.
-    pub(super) fn bytes_from(&self, node: usize) -> usize {
-        let members = self.topology.members(node).iter();
-        members.flat_map(|from| self.recv.iter().map(|row| row[*from])).sum::<usize>() * self.element_bytes
-    }
-
-    /// The receive buffers of the node's ranks, one after the other, from the parts of all nodes.
-    pub(super) fn unpack(&self, parts: &[Vec<u8>]) -> Vec<u8> {
-        let blocks: Vec<_> = self.recv.iter().map(|row| self.blocks(row)).collect();
-        let bytes = |blocks: &Vec<Range<usize>>| blocks.last().map_or(0, |last| last.end);
-        let mut received: Vec<Vec<u8>> = blocks.iter().map(|blocks| vec![0; bytes(blocks)]).collect();
-        for (node, mut part) in parts.iter().map(Vec::as_slice).enumerate() {
+    /// The places of what each node has sent, in the receive buffers of this node's ranks: by sender there, then by receiver here.
+    pub(super) fn received(&self) -> Vec<Places> {
+        let rows = self.blocks(&self.recv);
+        let from_node = |node| {
+            let mut places = Places::new();
             for &from in self.topology.members(node) {
-                for (blocks, received) in blocks.iter().zip(&mut received) {
-                    let (block, rest) = part.split_at(blocks[from].len());
-                    part = rest;
-                    received[blocks[from].clone()].copy_from_slice(block);
-                }
+                rows.iter().for_each(|row| add(&mut places, row[from].clone()));
             }
-        }
-        received.concat()
+            places
+        };
+        (0..self.topology.nodes()).map(from_node).collect()
     }
 }
 
@@ -104,21 +134,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_to_its_place() {
+    fn neighbours_are_one_place_and_come_back_to_it() {
+        let topology = Topology::new(vec![vec![1, 2], vec![0], vec![4, 3]], 0).unwrap();
+        let (mut all, lens) = ([10, 20, 21, 30, 40, 50], [1, 2, 1, 1, 1]);
+        let places = topology.places(&lens);
+        assert_eq!(places, [vec![1..4], vec![0..1], vec![5..6, 4..5]]);
+        assert_eq!([0, 1, 2].map(|node| joined(&all, &places[node]).into_owned()), [&[20, 21, 30][..], &[10], &[50, 40]]);
+        for (node, slices) in cut(&mut all, &places).into_iter().enumerate() {
+            let bytes: usize = places[node].iter().map(|place| place.len()).sum();
+            slices.into_iter().collect::<SliceList<_>>().write(&vec![node as u8; bytes]);
+        }
+        assert_eq!(all, [1, 0, 0, 0, 2, 2]);
+        assert_eq!(topology.places(&[0, 3, 0, 0, 1]), [vec![0..3], vec![], vec![3..4]]);
+    }
+
+    #[test]
+    fn a_rank_alone_sends_and_receives_a_slice_per_node() {
         let topology = Topology::new(vec![vec![1, 2], vec![0]], 0).unwrap();
-        let (all, lens) = ([10, 20, 21, 30], [1, 2, 1]);
-        assert_eq!(topology.pick(&all, &lens, 0), [20, 21, 30]);
-        let mut back = [0; 4];
-        topology.put(&mut back, &lens, 0, &[20, 21, 30]);
-        topology.put(&mut back, &lens, 1, &[10]);
-        assert_eq!(back, all);
-        // Rank 0, alone on its node, sends a block to each rank and receives one from each.
         for block in [0, 1, 3] {
-            let bytes = |of: &[u8]| of.iter().flat_map(|byte| vec![*byte; block]).collect::<Vec<u8>>();
-            let (pairs, parts) = (PairTable::uniform(&topology, block), [bytes(&[8, 9]), bytes(&[7])]);
-            assert_eq!(pairs.pack(&bytes(&[7, 8, 9])), parts);
-            assert_eq!([0, 1].map(|node| pairs.bytes_from(node)), [2 * block, block]);
-            assert_eq!(pairs.unpack(&parts), bytes(&[7, 8, 9]));
+            let pairs = PairTable::uniform(&topology, block);
+            let places = [block..3 * block, 0..block].map(|place| if block == 0 { vec![] } else { vec![place] });
+            assert_eq!((pairs.sent(), pairs.received()), (places.to_vec(), places.to_vec()));
         }
     }
 }

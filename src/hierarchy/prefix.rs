@@ -45,8 +45,8 @@ impl Phases<'_> {
     async fn send_to_later_leaders(&mut self, of_node: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let (me, nodes) = (self.topology.node(), self.topology.nodes());
         let mut before = vec![vec![0; of_node.len()]; me];
-        let earlier = before.iter_mut().map(|receive| Parts { send: &[], receive });
-        let later = (me + 1..nodes).map(|_| Parts { send: of_node, receive: &mut [] });
+        let earlier = before.iter_mut().map(|receive| Parts::new(&[], receive));
+        let later = (me + 1..nodes).map(|_| Parts::new(of_node, &mut []));
         let mut parts: Vec<Parts<'_>> = earlier.chain([Parts::default()]).chain(later).collect();
         self.exchange(&mut parts, true).await?;
         Ok(before)
@@ -56,11 +56,10 @@ impl Phases<'_> {
     async fn scan_on_leaders(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, traits, bytes) = (self.topology, self.call.collective.traits(), send.len());
         let lens = vec![bytes; topology.size()];
-        let of_node = self.collect(send, &lens).await?;
+        let mut all = vec![0; if topology.leads() { bytes * lens.len() } else { 0 }];
+        self.gather_to_leaders(send, &lens, None, &mut all).await?;
         let mut results = Vec::new();
         if topology.leads() {
-            let mut all = vec![0; bytes * lens.len()];
-            self.gather_from_leaders(&of_node, &lens, None, &mut all).await?;
             let mut ascending = topology.here().to_vec();
             ascending.sort_unstable();
             // The reduction of the contributions up to some rank, to which those up to the next of this node's ranks are added.
@@ -80,6 +79,7 @@ impl Phases<'_> {
         let lens: Vec<usize> = (0..topology.size()).map(|rank| if has_result(rank) { bytes } else { 0 }).collect();
         let mut unused = Buf::default();
         let recv = if has_result(topology.rank()) { recv } else { &mut unused };
-        self.deliver_blocks(&topology.local_lens(&lens), results, recv).await
+        let local_lens = topology.local_lens(&lens);
+        self.on_node(NodePhase::Deliver, Operation::scatter(&local_lens), Some(Cow::Owned(results)), recv).await
     }
 }

@@ -21,9 +21,11 @@
 //! A started call is one segment of one endpoint: its operations are under way at the same time as those of other calls.
 
 use super::operation::{Buf, Bytes, NodePhase, Operation, contribution, part};
+use super::packing::{Places, joined, slices};
 use super::phases::Phases;
 use crate::Error;
 use crate::plans::Shape;
+use earlybird_hier::exec::{Parts, SliceList};
 use earlybird_shm::Collective;
 use earlybird_shm::user_op::ReduceFn;
 
@@ -158,31 +160,44 @@ impl Phases<'_> {
 
     /// Reduces `send` of all ranks and copies each rank's block of the result to its `recv`.
     pub(super) async fn reduce_scatter(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
-        let (topology, lens, me) = (self.topology, &self.call.lens, self.topology.node());
-        let mut partial = Buf::default();
-        let send = match topology.leads() {
-            true => {
-                partial = Buf::Owned(send.into_owned());
-                None
-            }
-            false => Some(send),
-        };
-        let mut of_node = Vec::new();
+        let (topology, lens) = (self.topology, &self.call.lens);
+        let (local_lens, places) = (topology.local_lens(lens), topology.places(lens));
+        let mut room = self.room(local_lens.iter().sum());
         if self.folds_in_rank_order() {
-            self.fold_by_rank(send, &mut partial, None).await?;
+            let mut all = Buf::default();
+            self.fold_by_rank(Some(send), &mut all, None).await?;
             if topology.leads() {
-                of_node = topology.pick(&partial, lens, me);
+                self.of_node(recv, &mut room).copy_from_slice(&joined(&all, &places[topology.node()]));
             }
         } else {
             let reduce = Operation::reduce(0, self.call.lowering.datatype());
-            self.on_node(NodePhase::Collect, reduce, send, &mut partial).await?;
+            let partial = self.collect(NodePhase::Collect, reduce, send.len(), send).await?;
             if topology.leads() {
-                let ours = (0..topology.nodes()).map(|node| topology.pick(&partial, lens, node)).collect();
-                let bytes: usize = topology.local_lens(lens).iter().sum();
-                let theirs = self.exchange_vectors(ours, |_| bytes).await?;
-                of_node = self.fold(theirs.iter().map(Vec::as_slice))?;
+                self.fold_parts(&partial, &places, self.of_node(recv, &mut room)).await?;
             }
         }
-        self.deliver_blocks(&topology.local_lens(lens), of_node, recv).await
+        self.deliver(Operation::scatter(&local_lens), room, recv).await
+    }
+
+    /// Between leaders: folds the parts that all nodes have of this node's blocks into `folded`, in the order of nodes. `places` are
+    /// those of all nodes' blocks in `partial`, what this node has reduced.
+    async fn fold_parts(&mut self, partial: &[u8], places: &[Places], folded: &mut [u8]) -> Result<(), Error> {
+        let (nodes, me) = (self.topology.nodes(), self.topology.node());
+        let own = joined(partial, &places[me]);
+        // The part of the first node comes straight to the place of the result.
+        let room = |node| vec![0; if node == 0 || node == me { 0 } else { folded.len() }];
+        let mut theirs: Vec<Vec<u8>> = (0..nodes).map(room).collect();
+        let send = |node| if node == me { SliceList::default() } else { slices(partial, &places[node]) };
+        let receives = theirs.iter_mut().enumerate();
+        let mut parts: Vec<Parts<'_>> =
+            receives.map(|(node, room)| Parts { send: send(node), receive: room.as_mut_slice().into() }).collect();
+        if me != 0 {
+            parts[0].receive = (&mut *folded).into();
+        }
+        self.exchange(&mut parts, true).await?;
+        if me == 0 {
+            folded.copy_from_slice(&own);
+        }
+        self.fold_into(folded, (1..nodes).map(|node| if node == me { &*own } else { &theirs[node] }))
     }
 }
