@@ -90,11 +90,12 @@ impl Phases<'_> {
 
     /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here; all blocks are of one length.
     pub(super) async fn all_to_all(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
-        let (topology, bytes) = (self.topology, send.len() * self.topology.here().len());
-        let pairs = PairTable::uniform(topology, send.len() / topology.size());
+        let (topology, block) = (self.topology, send.len() / self.topology.size());
+        let bytes = send.len() * topology.here().len();
         let sent = self.collect(NodePhase::Collect, Operation::moving(Collective::Gather, 0), bytes, send).await?;
         let mut received = self.room(bytes);
         if topology.leads() {
+            let pairs = PairTable::uniform(topology, block);
             self.exchange_pairs(&pairs, &sent, self.of_node(recv, &mut received)).await?;
         }
         self.deliver(Operation::moving(Collective::Scatter, 0), received, recv).await

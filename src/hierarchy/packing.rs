@@ -46,17 +46,15 @@ pub(super) fn joined<'d>(buffer: &'d [u8], places: &Places) -> Cow<'d, [u8]> {
 pub(super) fn cut<'d>(buffer: &'d mut [u8], by_node: &[Places]) -> Vec<Vec<&'d mut [u8]>> {
     let mut cut: Vec<Vec<&mut [u8]>> =
         by_node.iter().map(|places| places.iter().map(|_| Default::default()).collect()).collect();
-    let numbered = |(node, places): (usize, &'_ Places)| {
-        let place = |(number, place): (usize, &Range<usize>)| (place.start, place.end, node, number);
-        places.iter().enumerate().map(place).collect::<Vec<_>>()
-    };
-    let mut ascending: Vec<_> = by_node.iter().enumerate().flat_map(numbered).collect();
-    ascending.sort_unstable();
+    let numbered = |(node, places): (usize, &'_ Places)| (0..places.len()).map(move |number| (node, number));
+    let mut ascending: Vec<(usize, usize)> = by_node.iter().enumerate().flat_map(numbered).collect();
+    ascending.sort_unstable_by_key(|&(node, number)| by_node[node][number].start);
     let (mut rest, mut done) = (buffer, 0);
-    for (start, end, node, number) in ascending {
-        let (place, after) = rest.split_at_mut(end - done);
-        cut[node][number] = &mut place[start - done..];
-        (rest, done) = (after, end);
+    for (node, number) in ascending {
+        let place = &by_node[node][number];
+        let (before, after) = rest.split_at_mut(place.end - done);
+        cut[node][number] = &mut before[place.start - done..];
+        (rest, done) = (after, place.end);
     }
     cut
 }

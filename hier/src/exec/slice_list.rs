@@ -6,33 +6,31 @@ use std::ops::{Deref, Range};
 /// Slices that are read or written as if they lay one after the other, from the first byte to the last, once.
 #[derive(Debug)]
 pub struct SliceList<S> {
-    slices: Vec<S>,
+    /// The first slice with bytes, mostly the only one, and the others: no memory is allocated for one.
+    first: Option<S>,
+    others: Vec<S>,
     bytes: usize,
-    /// The slice in which the next byte lies, and its place there.
+    /// The number of the slice in which the next byte lies, and its place there.
     next: (usize, usize),
 }
 
 impl<S> Default for SliceList<S> {
     fn default() -> Self {
-        SliceList { slices: Vec::new(), bytes: 0, next: (0, 0) }
+        SliceList { first: None, others: Vec::new(), bytes: 0, next: (0, 0) }
     }
 }
 
 impl<S: Deref<Target = [u8]>> FromIterator<S> for SliceList<S> {
     fn from_iter<I: IntoIterator<Item = S>>(slices: I) -> Self {
-        let slices: Vec<S> = slices.into_iter().collect();
-        SliceList { bytes: slices.iter().map(|slice| slice.len()).sum(), slices, next: (0, 0) }
+        let mut bytes = 0;
+        let mut slices = slices.into_iter().filter(|slice| !slice.is_empty()).inspect(|slice| bytes += slice.len());
+        let (first, others) = (slices.next(), slices.collect());
+        SliceList { first, others, bytes, next: (0, 0) }
     }
 }
 
-impl<'a> From<&'a [u8]> for SliceList<&'a [u8]> {
-    fn from(slice: &'a [u8]) -> Self {
-        [slice].into_iter().collect()
-    }
-}
-
-impl<'a> From<&'a mut [u8]> for SliceList<&'a mut [u8]> {
-    fn from(slice: &'a mut [u8]) -> Self {
+impl<S: Deref<Target = [u8]>> From<S> for SliceList<S> {
+    fn from(slice: S) -> Self {
         [slice].into_iter().collect()
     }
 }
@@ -49,7 +47,10 @@ impl<S: Deref<Target = [u8]>> SliceList<S> {
         let mut done = 0;
         while done < bytes {
             let (number, at) = self.next;
-            let slice = &mut self.slices[number];
+            let slice = match number.checked_sub(1) {
+                None => self.first.as_mut().expect("bytes are left"),
+                Some(other) => &mut self.others[other],
+            };
             let length = slice.len();
             let end = length.min(at + bytes - done);
             copy(slice, at..end, done..done + end - at);
@@ -83,7 +84,7 @@ impl SliceList<&mut [u8]> {
     /// # Panics
     /// When there are more.
     pub fn write_all(&mut self, from: &SliceList<&[u8]>) {
-        from.slices.iter().for_each(|slice| self.write(slice));
+        from.first.iter().chain(&from.others).for_each(|slice| self.write(slice));
     }
 }
 
