@@ -9,13 +9,16 @@ use std::ops::Range;
 /// Places in a buffer, in the order in which they are sent or received.
 pub(super) type Places = Vec<Range<usize>>;
 
-/// Adds the place of a block.
-fn add(places: &mut Places, block: Range<usize>) {
-    match places.last_mut() {
-        _ if block.is_empty() => {}
-        Some(last) if last.end == block.start => last.end = block.end,
-        _ => places.push(block),
+/// The places of these blocks.
+fn places(blocks: impl Iterator<Item = Range<usize>>) -> Places {
+    let mut places = Places::new();
+    for block in blocks.filter(|block| !block.is_empty()) {
+        match places.last_mut() {
+            Some(last) if last.end == block.start => last.end = block.end,
+            _ => places.push(block),
+        }
     }
+    places
 }
 
 /// The blocks of these lengths, which lie one after the other from `*end` on; `*end` becomes their end.
@@ -63,11 +66,7 @@ impl Topology {
     /// The places of each node's blocks, by node, where the blocks of all ranks lie one after the other.
     pub(super) fn places(&self, lens: &[usize]) -> Vec<Places> {
         let blocks = blocks(lens.iter().copied(), &mut 0);
-        let of_node = |node| {
-            let mut places = Places::new();
-            self.members(node).iter().for_each(|&rank| add(&mut places, blocks[rank].clone()));
-            places
-        };
+        let of_node = |node| places(self.members(node).iter().map(|rank| blocks[*rank].clone()));
         (0..self.nodes()).map(of_node).collect()
     }
 
@@ -100,30 +99,19 @@ impl<'a> PairTable<'a> {
         rows.iter().map(|row| blocks(row.iter().map(|count| count * self.element_bytes), &mut end)).collect()
     }
 
-    /// The places of what each node is sent, in the send buffers of this node's ranks: by sender here, then by receiver there.
+    /// The places of the bytes for each node in the send buffers of this node's ranks: by receiver there, then by sender here.
     pub(super) fn sent(&self) -> Vec<Places> {
         let rows = self.blocks(&self.send);
-        let to_node = |node| {
-            let mut places = Places::new();
-            for row in &rows {
-                self.topology.members(node).iter().for_each(|&to| add(&mut places, row[to].clone()));
-            }
-            places
-        };
-        (0..self.topology.nodes()).map(to_node).collect()
+        let blocks = |node| self.topology.members(node).iter().flat_map(|to| rows.iter().map(|row| row[*to].clone()));
+        (0..self.topology.nodes()).map(|node| places(blocks(node))).collect()
     }
 
-    /// The places of what each node has sent, in the receive buffers of this node's ranks: by sender there, then by receiver here.
+    /// The places of the bytes from each node in the receive buffers of this node's ranks: by receiver here, then by sender there, so
+    /// that the blocks from consecutive ranks are one place.
     pub(super) fn received(&self) -> Vec<Places> {
         let rows = self.blocks(&self.recv);
-        let from_node = |node| {
-            let mut places = Places::new();
-            for &from in self.topology.members(node) {
-                rows.iter().for_each(|row| add(&mut places, row[from].clone()));
-            }
-            places
-        };
-        (0..self.topology.nodes()).map(from_node).collect()
+        let blocks = |node| rows.iter().flat_map(move |row| self.topology.members(node).iter().map(|from| row[*from].clone()));
+        (0..self.topology.nodes()).map(|node| places(blocks(node))).collect()
     }
 }
 
