@@ -104,8 +104,8 @@ impl Phases<'_> {
         let (topology, leads) = (self.topology, self.topology.leads());
         let element_bytes = self.call.lowering.datatype().size();
         let mut all = vec![0u64; if leads { counts.len() * topology.here().len() } else { 0 }];
-        let (own, room) = (Some(Cow::Borrowed(cast_slice(counts))), &mut Buf::Borrowed(cast_slice_mut(&mut all)));
-        self.on_node(NodePhase::Collect, Operation::moving(Collective::Gather, 0), own, room).await?;
+        let (gather, own) = (Operation::moving(Collective::Gather, 0), Some(Cow::Borrowed(cast_slice(counts))));
+        self.on_node(NodePhase::Collect, gather, own, &mut Buf::Borrowed(cast_slice_mut(&mut all))).await?;
         let mut words = vec![0u64; broadcast_words(topology)];
         let table = leads.then(|| PairTable::new(topology, &all, element_bytes));
         if let Some(table) = &table {
@@ -116,16 +116,17 @@ impl Phases<'_> {
             self.exchange_words(&ours, &mut differences).await?;
             words = table.words(first_of(&differences));
         }
-        let room = &mut Buf::Borrowed(cast_slice_mut(&mut words));
-        self.on_node(NodePhase::BeforeDelivery, Operation::broadcast(0), None, room).await?;
+        let (broadcast, mut room) = (Operation::broadcast(0), Buf::Borrowed(cast_slice_mut(&mut words)));
+        self.on_node(NodePhase::BeforeDelivery, broadcast, None, &mut room).await?;
+        drop(room);
         if let Some(difference) = error_of(&words) {
             self.end_exchange();
             self.skip_delivery().await;
             return Ok(Err(difference));
         }
         let (sent, received) = totals(&words, element_bytes);
-        let gather = Operation::gather(0, &sent);
-        let sent = self.collect(NodePhase::BeforeDelivery, gather, sent.iter().sum(), send).await?;
+        let (gather, bytes, mut of_node) = (Operation::gather(0, &sent), sent.iter().sum(), Buf::default());
+        let sent = self.collect(NodePhase::BeforeDelivery, gather, bytes, send, &mut of_node).await?;
         let mut room = self.room(received.iter().sum());
         if let Some(table) = &table {
             self.exchange_pairs(table, &sent, self.of_node(recv, &mut room)).await?;

@@ -14,7 +14,7 @@ use earlybird_hier::exec::{Parts, SliceList};
 use earlybird_shm::Collective;
 use std::borrow::Cow;
 
-impl Phases<'_> {
+impl<'a> Phases<'a> {
     /// Returns when every rank has called it.
     pub(super) async fn barrier(&mut self, shape: Shape) -> Result<(), Error> {
         self.on_node(NodePhase::Collect, Operation::barrier(), None, &mut Buf::default()).await?;
@@ -46,10 +46,11 @@ impl Phases<'_> {
     pub(super) async fn gather(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, lens) = (self.topology, &self.call.lens);
         let (root_node, local_root) = topology.place(self.call.root);
-        let (total, mut all) = (lens.iter().sum(), Buf::default());
-        let mut room = &mut *recv;
+        let total = lens.iter().sum();
+        let mut all = Buf::default();
+        let mut room: &mut [u8] = recv;
         if topology.leads() && topology.node() == root_node && local_root != 0 {
-            all = Buf::zeros(total);
+            all = self.vector(total);
             room = &mut all;
         }
         self.gather_to_leaders(send, lens, Some(root_node), room).await?;
@@ -71,16 +72,20 @@ impl Phases<'_> {
             }
             return self.deliver(scatter, room, recv).await;
         }
+        let mut room;
         if local_root != 0 {
             let total = lens.iter().sum();
-            let mut room = Buf::zeros(if topology.leads() { total } else { 0 });
+            room = self.vector(if topology.leads() { total } else { 0 });
             self.copy_on_node(NodePhase::Collect, (local_root, 0), total, all, &mut room).await?;
-            all = room.into_bytes();
+            all = Cow::Borrowed(&room);
         }
         let mut of_node = Cow::Borrowed(&[][..]);
         if topology.leads() {
             let places = topology.places(lens);
-            let part = |(node, places)| Parts { send: if node == me { Default::default() } else { slices(&all, places) }, ..Parts::default() };
+            let part = |(node, places)| Parts {
+                send: if node == me { Default::default() } else { slices(&all, places) },
+                ..Parts::default()
+            };
             let mut parts: Vec<Parts<'_>> = places.iter().enumerate().map(part).collect();
             self.exchange(&mut parts, true).await?;
             of_node = joined(&all, &places[me]);
@@ -92,7 +97,8 @@ impl Phases<'_> {
     pub(super) async fn all_to_all(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, block) = (self.topology, send.len() / self.topology.size());
         let bytes = send.len() * topology.here().len();
-        let sent = self.collect(NodePhase::Collect, Operation::moving(Collective::Gather, 0), bytes, send).await?;
+        let (gather, mut of_node) = (Operation::moving(Collective::Gather, 0), Buf::default());
+        let sent = self.collect(NodePhase::Collect, gather, bytes, send, &mut of_node).await?;
         let mut received = self.room(bytes);
         if topology.leads() {
             let pairs = PairTable::uniform(topology, block);
@@ -138,6 +144,7 @@ impl Phases<'_> {
         }
         receive.resize_with(topology.nodes(), Vec::new);
         let mut own = std::mem::take(&mut receive[me]);
+        let mut vector = Buf::default();
         let collected;
         let of_node = match own.as_mut_slice() {
             // The node's blocks are neighbours in `all`.
@@ -146,7 +153,7 @@ impl Phases<'_> {
                 &**place
             }
             places => {
-                collected = self.collect(NodePhase::Collect, gather, bytes, send).await?;
+                collected = self.collect(NodePhase::Collect, gather, bytes, send, &mut vector).await?;
                 if receives(me) {
                     places.iter_mut().map(|place| &mut **place).collect::<SliceList<_>>().write(&collected);
                 }
@@ -169,11 +176,11 @@ impl Phases<'_> {
         &mut self,
         of_node: &[u8],
         target: Option<usize>,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    ) -> Result<Vec<Buf<'a>>, Error> {
         let me = self.topology.node();
         let receives = |node: usize| target.is_none_or(|target| target == node);
-        let room = |node: usize| vec![0; if receives(me) && node != me { of_node.len() } else { 0 }];
-        let mut theirs: Vec<Vec<u8>> = (0..self.topology.nodes()).map(room).collect();
+        let room = |node: usize| self.vector(if receives(me) && node != me { of_node.len() } else { 0 });
+        let mut theirs: Vec<Buf<'_>> = (0..self.topology.nodes()).map(room).collect();
         let send = |node: usize| if receives(node) && node != me { of_node } else { &[] };
         let rooms = theirs.iter_mut().enumerate();
         let mut parts: Vec<Parts<'_>> = rooms.map(|(node, receive)| Parts::new(send(node), receive)).collect();
@@ -186,28 +193,29 @@ impl Phases<'_> {
         (0..self.topology.nodes()).map(|_| Parts::default()).collect()
     }
 
-    /// Collects the send buffers of the node's ranks on its leader, of so many bytes in all; returns nothing on the others. A rank
-    /// that is alone on its node has them.
+    /// Collects the send buffers of the node's ranks on its leader, of so many bytes in all, in a vector that is put to `of_node`;
+    /// returns nothing on the others. A rank that is alone on its node has them.
     pub(super) async fn collect<'d>(
         &mut self,
         phase: NodePhase,
         gather: Operation<'_>,
         bytes: usize,
         send: Bytes<'d>,
+        of_node: &'d mut Buf<'a>,
     ) -> Result<Bytes<'d>, Error> {
         if self.topology.is_alone() {
             // Nothing moves, but a group that has failed is found before other nodes are sent anything.
             self.on_node(phase, Operation::barrier(), None, &mut Buf::default()).await?;
             return Ok(send);
         }
-        let mut of_node = Buf::zeros(if self.topology.leads() { bytes } else { 0 });
-        self.on_node(phase, gather, Some(send), &mut of_node).await?;
-        Ok(of_node.into_bytes())
+        *of_node = self.vector(if self.topology.leads() { bytes } else { 0 });
+        self.on_node(phase, gather, Some(send), of_node).await?;
+        Ok(Cow::Borrowed(of_node))
     }
 
     /// Room for what the node's ranks receive, so many bytes, until [`Phases::deliver`]: on a leader with other ranks.
-    pub(super) fn room(&self, bytes: usize) -> Buf<'static> {
-        Buf::zeros(if self.topology.leads() && !self.topology.is_alone() { bytes } else { 0 })
+    pub(super) fn room(&self, bytes: usize) -> Buf<'a> {
+        self.vector(if self.topology.leads() && !self.topology.is_alone() { bytes } else { 0 })
     }
 
     /// The place on the leader of what the node's ranks receive: `recv` of a rank alone, [`Phases::room`] of others.
@@ -219,21 +227,28 @@ impl Phases<'_> {
     pub(super) async fn deliver(
         &mut self,
         scatter: Operation<'_>,
-        room: Buf<'_>,
+        mut room: Buf<'_>,
         recv: &mut Buf<'_>,
     ) -> Result<(), Error> {
         if self.topology.is_alone() {
             self.skip_delivery().await;
             return Ok(());
         }
-        self.on_node(NodePhase::Deliver, scatter, Some(room.into_bytes()), recv).await
+        let send = Some(self.bytes_of(&mut room));
+        self.on_node(NodePhase::Deliver, scatter, send, recv).await
     }
 
     /// Copies `all`, of so many bytes, from the leader of the root's node to `recv` of the root, unless they are one rank.
-    pub(super) async fn pass_to_root(&mut self, bytes: usize, all: Buf<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+    pub(super) async fn pass_to_root(
+        &mut self,
+        bytes: usize,
+        mut all: Buf<'_>,
+        recv: &mut Buf<'_>,
+    ) -> Result<(), Error> {
         let (root_node, local_root) = self.topology.place(self.call.root);
         if self.topology.node() == root_node && local_root != 0 {
-            return self.copy_on_node(NodePhase::Deliver, (0, local_root), bytes, all.into_bytes(), recv).await;
+            let all = self.bytes_of(&mut all);
+            return self.copy_on_node(NodePhase::Deliver, (0, local_root), bytes, all, recv).await;
         }
         self.skip_delivery().await;
         Ok(())

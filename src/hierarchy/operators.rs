@@ -61,8 +61,7 @@ impl Phases<'_> {
         let part = |n: usize| starts[n]..starts[n + 1];
         let mut theirs = vec![vector[part(me)].to_vec(); nodes];
         let rooms = theirs.iter_mut().enumerate();
-        let mut parts: Vec<Parts<'_>> =
-            rooms.map(|(n, room)| Parts::new(&vector[part(n)], room)).collect();
+        let mut parts: Vec<Parts<'_>> = rooms.map(|(n, room)| Parts::new(&vector[part(n)], room)).collect();
         parts[me] = Parts::default();
         self.exchange(&mut parts, false).await?;
         let folded = self.fold(theirs.iter().map(Vec::as_slice))?;

@@ -110,7 +110,8 @@ impl<'a> PairTable<'a> {
     /// that the blocks from consecutive ranks are one place.
     pub(super) fn received(&self) -> Vec<Places> {
         let rows = self.blocks(&self.recv);
-        let blocks = |node| rows.iter().flat_map(move |row| self.topology.members(node).iter().map(|from| row[*from].clone()));
+        let blocks =
+            |node| rows.iter().flat_map(move |row| self.topology.members(node).iter().map(|from| row[*from].clone()));
         (0..self.topology.nodes()).map(|node| places(blocks(node))).collect()
     }
 }
@@ -125,7 +126,10 @@ mod tests {
         let (mut all, lens) = ([10, 20, 21, 30, 40, 50], [1, 2, 1, 1, 1]);
         let places = topology.places(&lens);
         assert_eq!(places, [vec![1..4], vec![0..1], vec![5..6, 4..5]]);
-        assert_eq!([0, 1, 2].map(|node| joined(&all, &places[node]).into_owned()), [&[20, 21, 30][..], &[10], &[50, 40]]);
+        assert_eq!(
+            [0, 1, 2].map(|node| joined(&all, &places[node]).into_owned()),
+            [&[20, 21, 30][..], &[10], &[50, 40]]
+        );
         for (node, slices) in cut(&mut all, &places).into_iter().enumerate() {
             let bytes: usize = places[node].iter().map(|place| place.len()).sum();
             slices.into_iter().collect::<SliceList<_>>().write(&vec![node as u8; bytes]);

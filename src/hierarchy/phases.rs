@@ -6,6 +6,7 @@
 use super::call::Call;
 use super::leader_channel::LeaderChannel;
 use super::operation::{Buf, Bytes, NodePhase, Operation};
+use super::scratch::Scratch;
 use super::segments::{SEGMENT_BYTES, segment};
 use super::started::Steps;
 use super::topology::Topology;
@@ -46,6 +47,7 @@ pub(super) struct Listing<'a> {
 pub(super) struct Blocking<'a> {
     pub(super) node: &'a NodeComm,
     pub(super) plans: &'a mut Plans<LeaderChannel>,
+    pub(super) scratch: &'a Scratch,
     /// The settings of the operations of the node.
     pub(super) options: CallOptions,
     pub(super) outnumbers_cpus: bool,
@@ -100,6 +102,23 @@ impl<'a> Phases<'a> {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A vector of so many bytes, of any value, for what this rank holds for its node.
+    pub(super) fn vector(&self, bytes: usize) -> Buf<'a> {
+        match &self.mode {
+            Mode::Blocking(blocking) => blocking.scratch.vector(bytes),
+            Mode::Started(steps, _) => steps.scratch().vector(bytes),
+            Mode::Listing(_) => Buf::zeros(bytes),
+        }
+    }
+
+    /// The bytes of a buffer, to be sent: of a started call, which owns what it sends, the vector itself.
+    pub(super) fn bytes_of<'b>(&self, buf: &'b mut Buf<'_>) -> Bytes<'b> {
+        match &self.mode {
+            Mode::Started(..) => Cow::Owned(buf.take()),
+            Mode::Blocking(_) | Mode::Listing(_) => Cow::Borrowed(buf),
         }
     }
 

@@ -14,7 +14,7 @@ use earlybird_hier::exec::Parts;
 use earlybird_shm::Prefix;
 use std::borrow::Cow;
 
-impl Phases<'_> {
+impl<'a> Phases<'a> {
     /// Reduces `send` of the ranks up to each one, or before it, into its `recv`.
     pub(super) async fn scan(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, datatype) = (self.topology, self.call.lowering.datatype());
@@ -22,29 +22,28 @@ impl Phases<'_> {
             return self.scan_on_leaders(send, recv).await;
         }
         let on_node = Operation::reduce(0, datatype);
-        let mut contribution = send;
+        let mut sum = self.vector(if topology.leads() { send.len() } else { 0 });
+        self.on_node(NodePhase::Collect, on_node, Some(send.clone()), &mut sum).await?;
+        let (mut before, mut contribution) = (Vec::new(), send);
         if topology.leads() {
-            let mut sum = Buf::Owned(contribution.to_vec());
-            self.on_node(NodePhase::Collect, on_node, None, &mut sum).await?;
-            let before = self.send_to_later_leaders(&sum).await?;
-            if topology.node() > 0 {
-                let before = self.fold(before.iter().map(Vec::as_slice))?;
-                contribution = Cow::Owned(self.fold([&before[..], &contribution].into_iter())?);
-                if self.call.collective.traits().prefix == Some(Prefix::Exclusive) {
-                    recv.copy_from_slice(&before);
-                }
+            before = self.send_to_later_leaders(&sum).await?;
+        }
+        if let Some((folded, others)) = before.split_first_mut() {
+            self.fold_into(folded, others.iter().map(|vector| &**vector))?;
+            if self.call.collective.traits().prefix == Some(Prefix::Exclusive) {
+                recv.copy_from_slice(folded);
             }
-        } else {
-            self.on_node(NodePhase::Collect, on_node, Some(contribution.clone()), &mut Buf::default()).await?;
+            self.fold_into(folded, [&*contribution].into_iter())?;
+            contribution = self.bytes_of(folded);
         }
         let on_node = Operation { collective: self.call.collective, root: None, ..on_node };
         self.on_node(NodePhase::Deliver, on_node, Some(contribution), recv).await
     }
 
     /// Between leaders: sends the vector of each node to the nodes after it. Returns those of the nodes before this one, in order.
-    async fn send_to_later_leaders(&mut self, of_node: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    async fn send_to_later_leaders(&mut self, of_node: &[u8]) -> Result<Vec<Buf<'a>>, Error> {
         let (me, nodes) = (self.topology.node(), self.topology.nodes());
-        let mut before = vec![vec![0; of_node.len()]; me];
+        let mut before: Vec<Buf<'_>> = (0..me).map(|_| self.vector(of_node.len())).collect();
         let earlier = before.iter_mut().map(|receive| Parts::new(&[], receive));
         let later = (me + 1..nodes).map(|_| Parts::new(of_node, &mut []));
         let mut parts: Vec<Parts<'_>> = earlier.chain([Parts::default()]).chain(later).collect();

@@ -90,7 +90,8 @@ impl<'p> Running<[Parts<'p>]> for Alltoallv {
                 transport.post_receive(peer, most.min(to_receive - cursor.posted * most))?;
                 cursor.posted += 1;
             }
-            while cursor.received < packets && take_one(transport, peer, self.head, &mut part.receive, cursor.received)? {
+            while cursor.received < packets && take_one(transport, peer, self.head, &mut part.receive, cursor.received)?
+            {
                 cursor.received += 1;
                 moved = true;
             }
