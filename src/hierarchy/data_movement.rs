@@ -1,9 +1,10 @@
 //! Data movement over several nodes: from the ranks of a node to its leader, from leader to leader, and from there to the ranks
 //! that receive.
 //!
-//! Leaders exchange plain packets, each block straight to the node that needs it; only a broadcast is a tree. A leader holds what
-//! its node sends or receives once more than its caller. Everything here is bytes: each rank has a block, and `lens` are the
-//! lengths of all ranks' blocks.
+//! Leaders exchange plain packets, each block straight to the node that needs it; only a broadcast is a tree. Blocks are sent and
+//! received where they lie: a rank that is alone on its node moves no byte but between its caller's buffers and packets, others hold
+//! what their node's ranks send or receive in a vector, unless it lies in the caller's buffer. Everything here is bytes: each
+//! rank has a block, and `lens` are the lengths of all ranks' blocks.
 
 use super::operation::{Buf, Bytes, NodePhase, Operation};
 use super::packing::{PairTable, cut, joined, slices};

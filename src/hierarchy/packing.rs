@@ -76,7 +76,7 @@ impl Topology {
     }
 }
 
-/// The counts of an alltoall of a node's ranks, on their leader, which packs their blocks for the other nodes.
+/// The counts of an alltoall of a node's ranks, on their leader.
 pub(super) struct PairTable<'a> {
     pub(super) topology: &'a Topology,
     /// The elements for each rank, by rank of the node.

@@ -10,8 +10,8 @@ use super::running::{RunError, Running};
 use super::slice_list::SliceList;
 use super::transport::{Failure, PacketDecision, PacketHeader, Transport};
 
-/// What a rank sends to one other rank and receives from it, wherever that lies. Both ends agree on the bytes, not on the slices;
-/// empty parts are neither sent nor awaited.
+/// The data of a rank for one other rank, and the room for what that one sends; of one exchange, which reads and writes them. Both
+/// ends agree on the bytes, not on the slices; empty parts are neither sent nor awaited.
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     /// Data for the other rank.

@@ -1,5 +1,5 @@
-//! Lists of slices: what a rank sends to another, or receives from it, lies in several places of its buffers, and moves
-//! between those and packets without a copy in between.
+//! Lists of slices: bytes for another rank, or from it, lie in several places of a buffer, and are copied between those and packets
+//! without a vector in between.
 
 use std::ops::{Deref, Range};
 
