@@ -74,11 +74,6 @@ pub(super) enum Buf<'d> {
 }
 
 impl Buf<'_> {
-    /// A buffer of so many zeros.
-    pub(super) fn zeros(bytes: usize) -> Self {
-        Buf::Owned(vec![0; bytes])
-    }
-
     /// The bytes, for [`Buf::put`] to return them; of borrowed memory a copy.
     pub(super) fn take(&mut self) -> Vec<u8> {
         match self {

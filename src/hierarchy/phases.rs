@@ -108,9 +108,9 @@ impl<'a> Phases<'a> {
     /// A vector of so many bytes, of any value, for what this rank holds for its node.
     pub(super) fn vector(&self, bytes: usize) -> Buf<'a> {
         match &self.mode {
-            Mode::Blocking(blocking) => blocking.scratch.vector(bytes),
-            Mode::Started(steps, _) => steps.scratch().vector(bytes),
-            Mode::Listing(_) => Buf::zeros(bytes),
+            Mode::Blocking(blocking) => Buf::Scratch(blocking.scratch.vector(bytes)),
+            Mode::Started(steps, _) => Buf::Scratch(steps.scratch().vector(bytes)),
+            Mode::Listing(_) => Buf::Owned(vec![0; bytes]),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Memory of leaders that is kept from call to call: clearing and mapping new pages takes longer than moving the data through them.
 
-use super::operation::Buf;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,9 +22,9 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// A vector of so many bytes, of any value.
-    pub(super) fn vector(&self, bytes: usize) -> Buf<'_> {
+    pub(super) fn vector(&self, bytes: usize) -> ScratchVector<'_> {
         if bytes < FEWEST_BYTES {
-            return Buf::zeros(bytes);
+            return ScratchVector { vector: vec![0; bytes], bytes, scratch: self };
         }
         let mut kept = self.kept();
         let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= bytes).min_by_key(|&i| kept[i].capacity());
@@ -34,7 +33,7 @@ impl Scratch {
             // A started call has cut it.
             vector.resize(bytes, 0);
         }
-        Buf::Scratch(ScratchVector { vector, bytes, scratch: self })
+        ScratchVector { vector, bytes, scratch: self }
     }
 
     fn give_back(&self, vector: Vec<u8>) {
