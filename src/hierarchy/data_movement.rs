@@ -149,7 +149,7 @@ impl<'a> Phases<'a> {
         let collected;
         let of_node = match own.as_mut_slice() {
             // The node's blocks are neighbours in `all`.
-            [place] => {
+            [place] if !topology.is_alone() => {
                 self.on_node(NodePhase::Collect, gather, Some(send), &mut Buf::Borrowed(place)).await?;
                 &**place
             }
@@ -236,7 +236,10 @@ impl<'a> Phases<'a> {
             return Ok(());
         }
         let send = Some(self.bytes_of(&mut room));
-        self.on_node(NodePhase::Deliver, scatter, send, recv).await
+        if let Some(sent) = self.on_node_returning(NodePhase::Deliver, scatter, send, recv).await? {
+            room.put(sent);
+        }
+        Ok(())
     }
 
     /// Copies `all`, of so many bytes, from the leader of the root's node to `recv` of the root, unless they are one rank.

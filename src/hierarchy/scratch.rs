@@ -12,8 +12,8 @@ const MOST_BYTES: usize = 32 << 20;
 const MOST_VECTORS: usize = 8;
 
 /// The vectors of one rank of a communicator for what it moves on behalf of its node. Blocking and started calls take them and give
-/// them back at their end, but for what a started call delivers, which is freed. At most [`MOST_BYTES`] are kept, those that were used
-/// last, until the communicator is dropped; a longer vector is freed at the end of its call. Ranks that lead no node keep nothing.
+/// them back at their end. At most [`MOST_BYTES`] are kept, those that were used last, until the communicator is dropped; a longer
+/// vector is freed at the end of its call. Ranks that lead no node keep nothing.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// The vectors that no call has, those that were used last at the end.
