@@ -104,8 +104,8 @@ impl Phases<'_> {
         let (topology, leads) = (self.topology, self.topology.leads());
         let element_bytes = self.call.lowering.datatype().size();
         let mut all = vec![0u64; if leads { counts.len() * topology.here().len() } else { 0 }];
-        let (own, room) = (Some(Cow::Borrowed(cast_slice(counts))), &mut Buf::Borrowed(cast_slice_mut(&mut all)));
-        self.on_node(NodePhase::Collect, Operation::moving(Collective::Gather, 0), own, room).await?;
+        let (gather, own) = (Operation::moving(Collective::Gather, 0), Some(Cow::Borrowed(cast_slice(counts))));
+        self.on_node(NodePhase::Collect, gather, own, &mut Buf::Borrowed(cast_slice_mut(&mut all))).await?;
         let mut words = vec![0u64; broadcast_words(topology)];
         let table = leads.then(|| PairTable::new(topology, &all, element_bytes));
         if let Some(table) = &table {
@@ -116,21 +116,22 @@ impl Phases<'_> {
             self.exchange_words(&ours, &mut differences).await?;
             words = table.words(first_of(&differences));
         }
-        let room = &mut Buf::Borrowed(cast_slice_mut(&mut words));
-        self.on_node(NodePhase::BeforeDelivery, Operation::broadcast(0), None, room).await?;
+        let (broadcast, mut room) = (Operation::broadcast(0), Buf::Borrowed(cast_slice_mut(&mut words)));
+        self.on_node(NodePhase::BeforeDelivery, broadcast, None, &mut room).await?;
+        drop(room);
         if let Some(difference) = error_of(&words) {
             self.end_exchange();
             self.skip_delivery().await;
             return Ok(Err(difference));
         }
         let (sent, received) = totals(&words, element_bytes);
-        let mut of_node = Buf::zeros(if leads { sent.iter().sum() } else { 0 });
-        self.on_node(NodePhase::BeforeDelivery, Operation::gather(0, &sent), Some(send), &mut of_node).await?;
-        let mut results = Vec::new();
+        let (gather, bytes, mut of_node) = (Operation::gather(0, &sent), sent.iter().sum(), Buf::default());
+        let sent = self.collect(NodePhase::BeforeDelivery, gather, bytes, send, &mut of_node).await?;
+        let mut room = self.room(received.iter().sum());
         if let Some(table) = &table {
-            results = self.exchange_pairs(table, of_node).await?;
+            self.exchange_pairs(table, &sent, self.of_node(recv, &mut room)).await?;
         }
-        self.deliver_blocks(&received, results, recv).await.map(Ok)
+        self.deliver(Operation::scatter(&received), room, recv).await.map(Ok)
     }
 
     /// Between leaders: sends words to each node and receives those from there, of the own node a copy.
@@ -138,14 +139,16 @@ impl Phases<'_> {
         let me = self.topology.node();
         theirs[me].copy_from_slice(&ours[me]);
         let words = ours.iter().zip(theirs);
-        let parts = words.map(|(ours, theirs)| Parts { send: cast_slice(ours), receive: cast_slice_mut(theirs) });
+        let parts = words.map(|(ours, theirs)| Parts::new(cast_slice(ours), cast_slice_mut(theirs)));
         self.exchange(&mut parts.collect::<Vec<_>>(), false).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::packing::{cut, slices};
     use super::*;
+    use earlybird_hier::exec::SliceList;
 
     /// Rank `from` has this many elements for rank `to`.
     fn count(from: usize, to: usize) -> usize {
@@ -168,17 +171,18 @@ mod tests {
         let nodes = nodes();
         let tables: Vec<PairTable<'_>> = nodes.iter().map(|t| PairTable::new(t, &words(t, count), 2)).collect();
         let block = |from: usize, to: usize| vec![(from * 16 + to) as u8; 2 * count(from, to)];
-        let packed = nodes.iter().zip(&tables).map(|(topology, table)| {
-            let sent = topology.here().iter().flat_map(|&from| (0..5).flat_map(move |to| block(from, to)));
-            table.pack(&sent.collect::<Vec<u8>>())
+        let sent = nodes.each_ref().map(|topology| {
+            topology.here().iter().flat_map(|&from| (0..5).flat_map(move |to| block(from, to))).collect::<Vec<u8>>()
         });
-        let packed: Vec<Vec<Vec<u8>>> = packed.collect();
-        for (node, (topology, table)) in nodes.iter().zip(&tables).enumerate() {
-            let rooms: Vec<Vec<u8>> = packed.iter().map(|of_node| of_node[node].clone()).collect();
-            let lens = |rooms: &[Vec<u8>]| rooms.iter().map(Vec::len).collect::<Vec<_>>();
-            assert_eq!([0, 1].map(|node| table.bytes_from(node)).to_vec(), lens(&rooms));
+        for (me, (topology, table)) in nodes.iter().zip(&tables).enumerate() {
             let expected = topology.here().iter().flat_map(|&to| (0..5).flat_map(move |from| block(from, to)));
-            assert_eq!(table.unpack(&rooms), expected.collect::<Vec<u8>>());
+            let expected = expected.collect::<Vec<u8>>();
+            let mut received = vec![0; expected.len()];
+            for (node, received) in cut(&mut received, &table.received()).into_iter().enumerate() {
+                let part = slices(&sent[node], &tables[node].sent()[me]);
+                received.into_iter().collect::<SliceList<_>>().write_all(&part);
+            }
+            assert_eq!(received, expected);
         }
     }
 

@@ -60,7 +60,8 @@ impl Hierarchy {
         let number = history.add(call.signature);
         plans.transport_mut().begin_call(call.collective, number, call.signature);
         let options = CallOptions { within: call.signature.hash() as u16, ..call.options };
-        let blocking = Blocking { node: &self.node, plans, options, outnumbers_cpus: self.outnumbers_cpus };
+        let (node, scratch, outnumbers_cpus) = (&*self.node, &self.scratch, self.outnumbers_cpus);
+        let blocking = Blocking { node, plans, scratch, options, outnumbers_cpus };
         let ended = at_once(body(&mut Phases::new(&self.topology, (call, shape), op, Mode::Blocking(blocking))));
         match ended {
             Ok(done) => {

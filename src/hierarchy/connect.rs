@@ -3,6 +3,7 @@
 use super::choice::{ExchangeSettings, Exchanges};
 use super::config_check;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
+use super::scratch::Scratch;
 use super::split::patient;
 use super::turns::Turns;
 use super::{Call, Hierarchy, History, State, Topology, errors};
@@ -86,9 +87,21 @@ impl Hierarchy {
         let (outnumbers_cpus, membership) = (channel.outnumbers_cpus(), channel.membership());
         let state =
             Mutex::new(State { plans: Plans::over(channel), history: History::default(), last: None, progress: None });
-        let turns = Turns::default();
+        let (turns, scratch) = (Turns::default(), Scratch::default());
         let node = Arc::new(node);
-        Hierarchy { node, topology, state, deadline, exchanges, outnumbers_cpus, turns, deliver, rings, membership }
+        Hierarchy {
+            node,
+            topology,
+            state,
+            deadline,
+            exchanges,
+            outnumbers_cpus,
+            scratch,
+            turns,
+            deliver,
+            rings,
+            membership,
+        }
     }
 
     /// Compares the settings of all ranks, which must be equal, and takes the fewest endpoints that fit a rank. Returns when all

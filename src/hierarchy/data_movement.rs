@@ -1,20 +1,21 @@
 //! Data movement over several nodes: from the ranks of a node to its leader, from leader to leader, and from there to the ranks
 //! that receive.
 //!
-//! Leaders exchange plain packets, each block straight to the node that needs it; only a broadcast is a tree. A leader holds what
-//! its node sends or receives once more than its caller. Everything here is bytes: each rank has a block, and `lens` are the
-//! lengths of all ranks' blocks.
+//! Leaders exchange plain packets, each block straight to the node that needs it; only a broadcast is a tree. Blocks are sent and
+//! received where they lie: a rank that is alone on its node moves no byte but between its caller's buffers and packets, others hold
+//! what their node's ranks send or receive in a vector, unless it lies in the caller's buffer. Everything here is bytes: each
+//! rank has a block, and `lens` are the lengths of all ranks' blocks.
 
 use super::operation::{Buf, Bytes, NodePhase, Operation};
-use super::packing::PairTable;
+use super::packing::{PairTable, cut, joined, slices};
 use super::phases::Phases;
 use crate::Error;
 use crate::plans::Shape;
-use earlybird_hier::exec::Parts;
+use earlybird_hier::exec::{Parts, SliceList};
 use earlybird_shm::Collective;
 use std::borrow::Cow;
 
-impl Phases<'_> {
+impl<'a> Phases<'a> {
     /// Returns when every rank has called it.
     pub(super) async fn barrier(&mut self, shape: Shape) -> Result<(), Error> {
         self.on_node(NodePhase::Collect, Operation::barrier(), None, &mut Buf::default()).await?;
@@ -38,11 +39,7 @@ impl Phases<'_> {
 
     /// Copies `send` of every rank, in rank order, to `recv` of every rank.
     pub(super) async fn all_gather(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
-        let lens = &self.call.lens;
-        let of_node = self.collect(send, lens).await?;
-        if self.topology.leads() {
-            self.gather_from_leaders(&of_node, lens, None, recv).await?;
-        }
+        self.gather_to_leaders(send, &self.call.lens, None, recv).await?;
         self.on_node(NodePhase::Deliver, Operation::broadcast(0), None, recv).await
     }
 
@@ -51,143 +48,211 @@ impl Phases<'_> {
         let (topology, lens) = (self.topology, &self.call.lens);
         let (root_node, local_root) = topology.place(self.call.root);
         let total = lens.iter().sum();
-        let of_node = self.collect(send, lens).await?;
         let mut all = Buf::default();
-        if topology.leads() {
-            if topology.node() == root_node && local_root != 0 {
-                all = Buf::zeros(total);
-                self.gather_from_leaders(&of_node, lens, Some(root_node), &mut all).await?;
-            } else {
-                self.gather_from_leaders(&of_node, lens, Some(root_node), recv).await?;
-            }
+        let mut room: &mut [u8] = recv;
+        if topology.leads() && topology.node() == root_node && local_root != 0 {
+            all = self.vector(total);
+            room = &mut all;
         }
+        self.gather_to_leaders(send, lens, Some(root_node), room).await?;
         self.pass_to_root(total, all, recv).await
     }
 
     /// Copies `send` of the root, a block to each rank in rank order, to `recv`.
     pub(super) async fn scatter(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
-        let (topology, lens) = (self.topology, &self.call.lens);
+        let (topology, lens, me) = (self.topology, &self.call.lens, self.topology.node());
         let (root_node, local_root) = topology.place(self.call.root);
-        let on_root_node = topology.node() == root_node;
-        let mut all = send;
-        if on_root_node && local_root != 0 {
+        let (local_lens, mut all) = (topology.local_lens(lens), send);
+        let scatter = Operation::scatter(&local_lens);
+        if me != root_node {
+            let mut room = self.room(local_lens.iter().sum());
+            if topology.leads() {
+                let mut parts = self.no_parts();
+                parts[root_node].receive = self.of_node(recv, &mut room).into();
+                self.exchange(&mut parts, true).await?;
+            }
+            return self.deliver(scatter, room, recv).await;
+        }
+        let mut room;
+        if local_root != 0 {
             let total = lens.iter().sum();
-            let mut room = Buf::zeros(if topology.leads() { total } else { 0 });
+            room = self.vector(if topology.leads() { total } else { 0 });
             self.copy_on_node(NodePhase::Collect, (local_root, 0), total, all, &mut room).await?;
-            all = Cow::Owned(room.take());
+            all = Cow::Borrowed(&room);
         }
-        let local_lens = topology.local_lens(lens);
-        let mut of_node = Vec::new();
+        let mut of_node = Cow::Borrowed(&[][..]);
         if topology.leads() {
-            let pick = |node| if on_root_node { topology.pick(&all, lens, node) } else { Vec::new() };
-            let ours = (0..topology.nodes()).map(pick).collect();
-            let bytes = |node| if node == root_node { local_lens.iter().sum() } else { 0 };
-            of_node = self.exchange_vectors(ours, bytes).await?.swap_remove(root_node);
+            let places = topology.places(lens);
+            let part = |(node, places)| Parts {
+                send: if node == me { Default::default() } else { slices(&all, places) },
+                ..Parts::default()
+            };
+            let mut parts: Vec<Parts<'_>> = places.iter().enumerate().map(part).collect();
+            self.exchange(&mut parts, true).await?;
+            of_node = joined(&all, &places[me]);
         }
-        self.deliver_blocks(&local_lens, of_node, recv).await
+        self.on_node(NodePhase::Deliver, scatter, Some(of_node), recv).await
     }
 
     /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here; all blocks are of one length.
     pub(super) async fn all_to_all(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, block) = (self.topology, send.len() / self.topology.size());
-        // The whole send buffers of all ranks of the node.
-        let mut sent = Buf::zeros(if topology.leads() { send.len() * topology.here().len() } else { 0 });
-        let gather = Operation::moving(Collective::Gather, 0);
-        self.on_node(NodePhase::Collect, gather, Some(send), &mut sent).await?;
-        let mut received = Vec::new();
+        let bytes = send.len() * topology.here().len();
+        let (gather, mut of_node) = (Operation::moving(Collective::Gather, 0), Buf::default());
+        let sent = self.collect(NodePhase::Collect, gather, bytes, send, &mut of_node).await?;
+        let mut received = self.room(bytes);
         if topology.leads() {
-            received = self.exchange_pairs(&PairTable::uniform(topology, block), sent).await?;
+            let pairs = PairTable::uniform(topology, block);
+            self.exchange_pairs(&pairs, &sent, self.of_node(recv, &mut received)).await?;
         }
-        let scatter = Operation::moving(Collective::Scatter, 0);
-        self.on_node(NodePhase::Deliver, scatter, Some(Cow::Owned(received)), recv).await
+        self.deliver(Operation::moving(Collective::Scatter, 0), received, recv).await
     }
 
-    /// Between leaders: exchanges the blocks of all pairs of ranks, as the last exchange of the call. `of_node` are the send buffers of the
-    /// node's ranks, one after the other; returns their receive buffers.
-    pub(super) async fn exchange_pairs(&mut self, pairs: &PairTable<'_>, of_node: Buf<'_>) -> Result<Vec<u8>, Error> {
-        let ours = pairs.pack(&of_node);
-        drop(of_node);
-        Ok(pairs.unpack(&self.exchange_vectors(ours, |node| pairs.bytes_from(node)).await?))
-    }
-
-    /// Between leaders: sends a vector to each node, as the last exchange of the call. Returns those from there, which have so many bytes
-    /// by node, and in their midst the own one.
-    pub(super) async fn exchange_vectors(
+    /// Between leaders: exchanges the blocks of all pairs of ranks, as the last exchange of the call: from `sent`, the send buffers of
+    /// the node's ranks one after the other, to `received`, their receive buffers.
+    pub(super) async fn exchange_pairs(
         &mut self,
-        mut ours: Vec<Vec<u8>>,
-        bytes: impl Fn(usize) -> usize,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+        pairs: &PairTable<'_>,
+        sent: &[u8],
+        received: &mut [u8],
+    ) -> Result<(), Error> {
         let me = self.topology.node();
-        let room = |node| vec![0; if node == me { 0 } else { bytes(node) }];
-        let mut theirs: Vec<Vec<u8>> = (0..ours.len()).map(room).collect();
-        let parts = ours.iter().zip(&mut theirs).map(|(send, receive)| Parts { send, receive });
-        self.exchange(&mut parts.collect::<Vec<_>>(), true).await?;
-        theirs[me] = std::mem::take(&mut ours[me]);
-        Ok(theirs)
+        let sends = pairs.sent().into_iter().map(|places| slices(sent, &places));
+        let receives = cut(received, &pairs.received()).into_iter().map(|slices| slices.into_iter().collect());
+        let mut parts: Vec<Parts<'_>> = sends.zip(receives).map(|(send, receive)| Parts { send, receive }).collect();
+        let mut own = std::mem::take(&mut parts[me]);
+        self.exchange(&mut parts, true).await?;
+        own.receive.write_all(&own.send);
+        Ok(())
     }
 
-    /// Collects the blocks of the node's ranks, in their order there, on its leader; returns nothing on the others.
-    pub(super) async fn collect(&mut self, send: Bytes<'_>, lens: &[usize]) -> Result<Vec<u8>, Error> {
-        let lens = self.topology.local_lens(lens);
-        let mut of_node = Buf::zeros(if self.topology.leads() { lens.iter().sum() } else { 0 });
-        self.on_node(NodePhase::Collect, Operation::gather(0, &lens), Some(send), &mut of_node).await?;
-        Ok(of_node.take())
-    }
-
-    /// Between leaders: copies the blocks of each node to their places in `all`, on the leader of node `target` or on every leader.
-    pub(super) async fn gather_from_leaders(
+    /// Copies `send` of every rank, in rank order, to `all` of the leader of node `target` or of every leader: the last exchange of
+    /// the call. Other ranks receive nothing.
+    pub(super) async fn gather_to_leaders(
         &mut self,
-        of_node: &[u8],
+        send: Bytes<'_>,
         lens: &[usize],
         target: Option<usize>,
         all: &mut [u8],
     ) -> Result<(), Error> {
         let (topology, me) = (self.topology, self.topology.node());
-        let bytes = |node: usize| topology.members(node).iter().map(|&rank| lens[rank]).sum();
-        let bytes: Vec<usize> = (0..topology.nodes()).map(bytes).collect();
-        let theirs = self.send_to_leaders(of_node, &bytes, target).await?;
-        if target.is_none_or(|target| target == me) {
-            for (node, theirs) in theirs.iter().enumerate() {
-                topology.put(all, lens, node, if node == me { of_node } else { theirs });
-            }
+        let local_lens = topology.local_lens(lens);
+        let (gather, bytes) = (Operation::gather(0, &local_lens), local_lens.iter().sum());
+        let receives = |node: usize| target.is_none_or(|target| target == node);
+        let mut receive: Vec<Vec<&mut [u8]>> = vec![];
+        if topology.leads() && receives(me) {
+            receive = cut(all, &topology.places(lens));
         }
-        Ok(())
+        receive.resize_with(topology.nodes(), Vec::new);
+        let mut own = std::mem::take(&mut receive[me]);
+        let mut vector = Buf::default();
+        let collected;
+        let of_node = match own.as_mut_slice() {
+            // The node's blocks are neighbours in `all`.
+            [place] if !topology.is_alone() => {
+                self.on_node(NodePhase::Collect, gather, Some(send), &mut Buf::Borrowed(place)).await?;
+                &**place
+            }
+            places => {
+                collected = self.collect(NodePhase::Collect, gather, bytes, send, &mut vector).await?;
+                if receives(me) {
+                    places.iter_mut().map(|place| &mut **place).collect::<SliceList<_>>().write(&collected);
+                }
+                &*collected
+            }
+        };
+        if !topology.leads() {
+            return Ok(());
+        }
+        let part = |(node, receive): (usize, Vec<_>)| {
+            let send = if receives(node) && node != me { of_node.into() } else { SliceList::default() };
+            Parts { send, receive: receive.into_iter().collect() }
+        };
+        self.exchange(&mut receive.into_iter().enumerate().map(part).collect::<Vec<_>>(), true).await
     }
 
-    /// Between leaders: sends the bytes of each node, so many by node, to the leader of node `target` or to every leader, as the
+    /// Between leaders: sends the vector of each node, of so many bytes, to the leader of node `target` or to every leader, as the
     /// last exchange of the call. Returns what came from each node; for the own one nothing.
     pub(super) async fn send_to_leaders(
         &mut self,
         of_node: &[u8],
-        bytes: &[usize],
         target: Option<usize>,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    ) -> Result<Vec<Buf<'a>>, Error> {
         let me = self.topology.node();
         let receives = |node: usize| target.is_none_or(|target| target == node);
-        let room = |node: usize| vec![0; if receives(me) && node != me { bytes[node] } else { 0 }];
-        let mut theirs: Vec<Vec<u8>> = (0..bytes.len()).map(room).collect();
+        let room = |node: usize| self.vector(if receives(me) && node != me { of_node.len() } else { 0 });
+        let mut theirs: Vec<Buf<'_>> = (0..self.topology.nodes()).map(room).collect();
         let send = |node: usize| if receives(node) && node != me { of_node } else { &[] };
         let rooms = theirs.iter_mut().enumerate();
-        let mut parts: Vec<Parts<'_>> = rooms.map(|(node, receive)| Parts { send: send(node), receive }).collect();
+        let mut parts: Vec<Parts<'_>> = rooms.map(|(node, receive)| Parts::new(send(node), receive)).collect();
         self.exchange(&mut parts, true).await?;
         Ok(theirs)
     }
 
-    /// Copies each block of `of_node`, which the leader has, to its rank of the node.
-    pub(super) async fn deliver_blocks(
+    /// Parts that send and receive nothing, one for each node.
+    pub(super) fn no_parts<'p>(&self) -> Vec<Parts<'p>> {
+        (0..self.topology.nodes()).map(|_| Parts::default()).collect()
+    }
+
+    /// Collects the send buffers of the node's ranks on its leader, of so many bytes in all, in a vector that is put to `of_node`;
+    /// returns nothing on the others. A rank that is alone on its node has them.
+    pub(super) async fn collect<'d>(
         &mut self,
-        local_lens: &[usize],
-        of_node: Vec<u8>,
+        phase: NodePhase,
+        gather: Operation<'_>,
+        bytes: usize,
+        send: Bytes<'d>,
+        of_node: &'d mut Buf<'a>,
+    ) -> Result<Bytes<'d>, Error> {
+        if self.topology.is_alone() {
+            // Nothing moves, but a group that has failed is found before other nodes are sent anything.
+            self.on_node(phase, Operation::barrier(), None, &mut Buf::default()).await?;
+            return Ok(send);
+        }
+        *of_node = self.vector(if self.topology.leads() { bytes } else { 0 });
+        self.on_node(phase, gather, Some(send), of_node).await?;
+        Ok(Cow::Borrowed(of_node))
+    }
+
+    /// Room for what the node's ranks receive, so many bytes, until [`Phases::deliver`]: on a leader with other ranks.
+    pub(super) fn room(&self, bytes: usize) -> Buf<'a> {
+        self.vector(if self.topology.leads() && !self.topology.is_alone() { bytes } else { 0 })
+    }
+
+    /// The place on the leader of what the node's ranks receive: `recv` of a rank alone, [`Phases::room`] of others.
+    pub(super) fn of_node<'r>(&self, recv: &'r mut Buf<'_>, room: &'r mut Buf<'_>) -> &'r mut [u8] {
+        if self.topology.is_alone() { recv } else { room }
+    }
+
+    /// Copies what the leader has in `room` to the node's ranks.
+    pub(super) async fn deliver(
+        &mut self,
+        scatter: Operation<'_>,
+        mut room: Buf<'_>,
         recv: &mut Buf<'_>,
     ) -> Result<(), Error> {
-        self.on_node(NodePhase::Deliver, Operation::scatter(local_lens), Some(Cow::Owned(of_node)), recv).await
+        if self.topology.is_alone() {
+            self.skip_delivery().await;
+            return Ok(());
+        }
+        let send = Some(self.bytes_of(&mut room));
+        if let Some(sent) = self.on_node_returning(NodePhase::Deliver, scatter, send, recv).await? {
+            room.put(sent);
+        }
+        Ok(())
     }
 
     /// Copies `all`, of so many bytes, from the leader of the root's node to `recv` of the root, unless they are one rank.
-    pub(super) async fn pass_to_root(&mut self, bytes: usize, all: Buf<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+    pub(super) async fn pass_to_root(
+        &mut self,
+        bytes: usize,
+        mut all: Buf<'_>,
+        recv: &mut Buf<'_>,
+    ) -> Result<(), Error> {
         let (root_node, local_root) = self.topology.place(self.call.root);
         if self.topology.node() == root_node && local_root != 0 {
-            return self.copy_on_node(NodePhase::Deliver, (0, local_root), bytes, all.into_bytes(), recv).await;
+            let all = self.bytes_of(&mut all);
+            return self.copy_on_node(NodePhase::Deliver, (0, local_root), bytes, all, recv).await;
         }
         self.skip_delivery().await;
         Ok(())

@@ -8,7 +8,7 @@
 //! ```text
 //! topology (placement of ranks) · config_check (settings that must be equal) · choice (which plan) · leader_channel (between nodes)
 //! call (the description of a call) · phases (the steps that calls are made of) · collectives (every call by its name)
-//! reductions · operators (of users) · prefix · data_movement · alltoallv · packing · lowering (averages, bool) · shared (one result per node)
+//! reductions · operators (of users) · prefix · data_movement · alltoallv · packing · scratch · lowering (averages, bool) · shared (one result per node)
 //! blocking (calls that wait) · started (calls that end later) · turns (their order) · errors (a node's as the job's)
 //! connect · by_messages · split · shrink (joining) · explain (the choices of a call)
 //! ```
@@ -39,6 +39,7 @@ mod packing;
 mod phases;
 mod prefix;
 mod reductions;
+mod scratch;
 mod segments;
 mod shared;
 mod shrink;
@@ -57,6 +58,7 @@ use earlybird_shm::shrink::Membership;
 use earlybird_shm::{NodeComm, Progress, Signature, enter};
 pub(crate) use explain::{LeaderChoice, NodeOperation};
 pub(crate) use leader_channel::{LeaderChannel, LeaderTransport};
+use scratch::Scratch;
 pub(crate) use split::Part;
 pub(crate) use started::{MultiNodeComm, Prepared};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -75,6 +77,7 @@ pub(crate) struct Hierarchy {
     exchanges: Exchanges,
     /// The same as [`LeaderChannel::outnumbers_cpus`].
     outnumbers_cpus: bool,
+    scratch: Scratch,
     turns: Turns,
     /// A second group of the node's ranks, for the deliveries of started calls.
     deliver: NodeComm,

@@ -1,5 +1,6 @@
 //! An operation of a node's group, as a part of a call over several nodes, and the bytes that it works on.
 
+use super::scratch::ScratchVector;
 use crate::DType;
 use earlybird_shm::Collective;
 use earlybird_shm::op::Datatype;
@@ -63,30 +64,23 @@ impl<'o> Operation<'o> {
     }
 }
 
-/// A receive buffer: the caller's memory in a blocking call, a vector in a started one and for what a leader holds for its node.
+/// A receive buffer: the caller's memory in a blocking call, a vector in a started one, and for what a leader holds for its node a
+/// vector that is kept for later calls.
 #[derive(Debug)]
 pub(super) enum Buf<'d> {
     Borrowed(&'d mut [u8]),
     Owned(Vec<u8>),
+    Scratch(ScratchVector<'d>),
 }
 
 impl Buf<'_> {
-    /// A buffer of so many zeros.
-    pub(super) fn zeros(bytes: usize) -> Self {
-        Buf::Owned(vec![0; bytes])
-    }
-
     /// The bytes, for [`Buf::put`] to return them; of borrowed memory a copy.
     pub(super) fn take(&mut self) -> Vec<u8> {
         match self {
             Buf::Borrowed(bytes) => bytes.to_vec(),
             Buf::Owned(bytes) => std::mem::take(bytes),
+            Buf::Scratch(bytes) => bytes.take(),
         }
-    }
-
-    /// The bytes of the buffer, consuming it.
-    pub(super) fn into_bytes<'d>(mut self) -> Bytes<'d> {
-        Cow::Owned(self.take())
     }
 
     /// Replaces the bytes, of which there are as many.
@@ -94,6 +88,7 @@ impl Buf<'_> {
         match self {
             Buf::Borrowed(to) => to.copy_from_slice(&bytes),
             Buf::Owned(to) => *to = bytes,
+            Buf::Scratch(to) => to.put(bytes),
         }
     }
 }
@@ -112,6 +107,7 @@ impl Deref for Buf<'_> {
         match self {
             Buf::Borrowed(bytes) => bytes,
             Buf::Owned(bytes) => bytes,
+            Buf::Scratch(bytes) => bytes,
         }
     }
 }
@@ -121,6 +117,7 @@ impl DerefMut for Buf<'_> {
         match self {
             Buf::Borrowed(bytes) => bytes,
             Buf::Owned(bytes) => bytes,
+            Buf::Scratch(bytes) => bytes,
         }
     }
 }

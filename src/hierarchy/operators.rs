@@ -40,13 +40,9 @@ impl Phases<'_> {
         let (topology, send) = (self.topology, contribution(send, room));
         let bytes = send.len();
         let lens = vec![bytes; topology.size()];
-        let of_node = self.collect(send, &lens).await?;
-        if !topology.leads() {
-            return Ok(());
-        }
-        let receives = target.is_none_or(|target| target == topology.node());
+        let receives = topology.leads() && target.is_none_or(|target| target == topology.node());
         let mut all = vec![0; if receives { bytes * lens.len() } else { 0 }];
-        self.gather_from_leaders(&of_node, &lens, target, &mut all).await?;
+        self.gather_to_leaders(send, &lens, target, &mut all).await?;
         if receives {
             room.put(self.fold(all.chunks(bytes.max(1)))?);
         }
@@ -65,8 +61,7 @@ impl Phases<'_> {
         let part = |n: usize| starts[n]..starts[n + 1];
         let mut theirs = vec![vector[part(me)].to_vec(); nodes];
         let rooms = theirs.iter_mut().enumerate();
-        let mut parts: Vec<Parts<'_>> =
-            rooms.map(|(n, room)| Parts { send: &vector[part(n)], receive: room }).collect();
+        let mut parts: Vec<Parts<'_>> = rooms.map(|(n, room)| Parts::new(&vector[part(n)], room)).collect();
         parts[me] = Parts::default();
         self.exchange(&mut parts, false).await?;
         let folded = self.fold(theirs.iter().map(Vec::as_slice))?;
@@ -76,7 +71,7 @@ impl Phases<'_> {
         for n in 0..nodes {
             let (receive, after) = rest.split_at_mut(part(n).len());
             rest = after;
-            parts.push(if n == me { Parts::default() } else { Parts { send: &folded, receive } });
+            parts.push(if n == me { Parts::default() } else { Parts::new(&folded, receive) });
         }
         self.exchange(&mut parts, true).await
     }
@@ -85,7 +80,7 @@ impl Phases<'_> {
     /// leader. Whole vectors in one round.
     pub(super) async fn fold_nodes_at(&mut self, vector: &mut Buf<'_>, target: Option<usize>) -> Result<(), Error> {
         let me = self.topology.node();
-        let theirs = self.send_to_leaders(vector, &vec![vector.len(); self.topology.nodes()], target).await?;
+        let theirs = self.send_to_leaders(vector, target).await?;
         if target.is_none_or(|target| target == me) {
             let vectors = theirs.iter().enumerate().map(|(node, theirs)| if node == me { &vector[..] } else { theirs });
             let folded = self.fold(vectors)?;
@@ -97,16 +92,25 @@ impl Phases<'_> {
     /// Folds these vectors, whose elements lie at any address, by the operator of the call, the first one on the left.
     pub(super) fn fold<'v>(&self, mut vectors: impl Iterator<Item = &'v [u8]>) -> Result<Vec<u8>, Error> {
         let mut folded = vectors.next().unwrap_or_default().to_vec();
+        self.fold_into(&mut folded, vectors).map(|()| folded)
+    }
+
+    /// Folds these vectors into `folded`, which is the first one, as [`Phases::fold`].
+    pub(super) fn fold_into<'v>(
+        &self,
+        folded: &mut [u8],
+        mut vectors: impl Iterator<Item = &'v [u8]>,
+    ) -> Result<(), Error> {
         match (self.op, self.call.lowering.datatype()) {
             (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
                 let kernel = ByteFold::new(dtype, op)?;
-                vectors.for_each(|vector| kernel.fold(&mut folded, vector, false));
+                vectors.for_each(|vector| kernel.fold(folded, vector, false));
             }
             (ReduceOp::Builtin(_), Datatype::Opaque(_)) => {
                 return Err(Error::usage("a built-in operator on elements of a user's type"));
             }
             (ReduceOp::User(op), _) => {
-                let fold = || vectors.try_for_each(|vector| op.fold_left(&mut folded, vector));
+                let fold = || vectors.try_for_each(|vector| op.fold_left(folded, vector));
                 catch_unwind(AssertUnwindSafe(fold)).unwrap_or_else(|panic| {
                     Err(Error::OperatorPanicked {
                         rank: self.topology.local(),
@@ -116,6 +120,6 @@ impl Phases<'_> {
                 })?;
             }
         }
-        Ok(folded)
+        Ok(())
     }
 }

@@ -1,28 +1,73 @@
-//! The layout of what leaders exchange: blocks by node, inside a node in the order of its ranks.
+//! The places of blocks in the buffers of leaders, which send and receive them where they lie: by node, inside a node in the order of
+//! its ranks. Blocks that are neighbours are one place, so on nodes of consecutive ranks a node's blocks are one slice.
 
 use super::topology::Topology;
+use earlybird_hier::exec::SliceList;
+use std::borrow::Cow;
 use std::ops::Range;
 
-/// The block of `rank` where all blocks lie one after the other.
-fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
-    let first = lens[..rank].iter().sum();
-    first..first + lens[rank]
+/// Places in a buffer, in the order in which they are sent or received.
+pub(super) type Places = Vec<Range<usize>>;
+
+/// The places of these blocks.
+fn places(blocks: impl Iterator<Item = Range<usize>>) -> Places {
+    let mut places = Places::new();
+    for block in blocks.filter(|block| !block.is_empty()) {
+        match places.last_mut() {
+            Some(last) if last.end == block.start => last.end = block.end,
+            _ => places.push(block),
+        }
+    }
+    places
+}
+
+/// The blocks of these lengths, which lie one after the other from `*end` on; `*end` becomes their end.
+fn blocks(lens: impl Iterator<Item = usize>, end: &mut usize) -> Vec<Range<usize>> {
+    let block = |len| {
+        let first = *end;
+        *end += len;
+        first..*end
+    };
+    lens.map(block).collect()
+}
+
+/// The bytes at these places, to be sent.
+pub(super) fn slices<'d>(buffer: &'d [u8], places: &Places) -> SliceList<&'d [u8]> {
+    places.iter().map(|place| &buffer[place.clone()]).collect()
+}
+
+/// The bytes at these places, one after the other; a copy where they are several.
+pub(super) fn joined<'d>(buffer: &'d [u8], places: &Places) -> Cow<'d, [u8]> {
+    match places.as_slice() {
+        [] => Cow::Borrowed(&[]),
+        [place] => Cow::Borrowed(&buffer[place.clone()]),
+        _ => Cow::Owned(places.iter().map(|place| &buffer[place.clone()]).collect::<Vec<_>>().concat()),
+    }
+}
+
+/// Cuts a buffer at these places, by node, of which none overlap.
+pub(super) fn cut<'d>(buffer: &'d mut [u8], by_node: &[Places]) -> Vec<Vec<&'d mut [u8]>> {
+    let mut cut: Vec<Vec<&mut [u8]>> =
+        by_node.iter().map(|places| places.iter().map(|_| Default::default()).collect()).collect();
+    let numbered = |(node, places): (usize, &'_ Places)| (0..places.len()).map(move |number| (node, number));
+    let mut ascending: Vec<(usize, usize)> = by_node.iter().enumerate().flat_map(numbered).collect();
+    ascending.sort_unstable_by_key(|&(node, number)| by_node[node][number].start);
+    let (mut rest, mut done) = (buffer, 0);
+    for (node, number) in ascending {
+        let place = &by_node[node][number];
+        let (before, after) = rest.split_at_mut(place.end - done);
+        cut[node][number] = &mut before[place.start - done..];
+        (rest, done) = (after, place.end);
+    }
+    cut
 }
 
 impl Topology {
-    /// The blocks of a node's ranks out of all blocks.
-    pub(super) fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
-        let parts: Vec<&[u8]> = self.members(node).iter().map(|&rank| &all[part_of(lens, rank)]).collect();
-        parts.concat()
-    }
-
-    /// Copies the blocks of a node's ranks to their places among all blocks.
-    pub(super) fn put(&self, all: &mut [u8], lens: &[usize], node: usize, mut blocks: &[u8]) {
-        for &rank in self.members(node) {
-            let (block, rest) = blocks.split_at(lens[rank]);
-            all[part_of(lens, rank)].copy_from_slice(block);
-            blocks = rest;
-        }
+    /// The places of each node's blocks, by node, where the blocks of all ranks lie one after the other.
+    pub(super) fn places(&self, lens: &[usize]) -> Vec<Places> {
+        let blocks = blocks(lens.iter().copied(), &mut 0);
+        let of_node = |node| places(self.members(node).iter().map(|rank| blocks[*rank].clone()));
+        (0..self.nodes()).map(of_node).collect()
     }
 
     /// The lengths of the blocks of this node's ranks.
@@ -31,7 +76,7 @@ impl Topology {
     }
 }
 
-/// The counts of an alltoall of a node's ranks, on their leader, which packs their blocks for the other nodes.
+/// The counts of an alltoall of a node's ranks, on their leader.
 pub(super) struct PairTable<'a> {
     pub(super) topology: &'a Topology,
     /// The elements for each rank, by rank of the node.
@@ -48,54 +93,26 @@ impl<'a> PairTable<'a> {
         PairTable { topology, send: one_each.clone(), recv: one_each, element_bytes: block }
     }
 
-    /// The blocks of these counts where they lie one after the other, by rank.
-    fn blocks(&self, counts: &[usize]) -> Vec<Range<usize>> {
+    /// The blocks of these counts, of which each row is a rank of the node, where the rows lie one after the other.
+    fn blocks(&self, rows: &[Vec<usize>]) -> Vec<Vec<Range<usize>>> {
         let mut end = 0;
-        let block = |count: &usize| {
-            let first = end;
-            end += count * self.element_bytes;
-            first..end
-        };
-        counts.iter().map(block).collect()
+        rows.iter().map(|row| blocks(row.iter().map(|count| count * self.element_bytes), &mut end)).collect()
     }
 
-    /// The send buffers of the node's ranks, which lie one after the other, as parts for each node: by sender here, then by
-    /// receiver there.
-    pub(super) fn pack(&self, mut sent: &[u8]) -> Vec<Vec<u8>> {
-        let mut packed = vec![Vec::new(); self.topology.nodes()];
-        for row in &self.send {
-            let blocks = self.blocks(row);
-            for (node, packed) in packed.iter_mut().enumerate() {
-                for &to in self.topology.members(node) {
-                    packed.extend_from_slice(&sent[blocks[to].clone()]);
-                }
-            }
-            sent = &sent[blocks.last().map_or(0, |last| last.end)..];
-        }
-        packed
+    /// The places of the bytes for each node in the send buffers of this node's ranks: by receiver there, then by sender here.
+    pub(super) fn sent(&self) -> Vec<Places> {
+        let rows = self.blocks(&self.send);
+        let blocks = |node| self.topology.members(node).iter().flat_map(|to| rows.iter().map(|row| row[*to].clone()));
+        (0..self.topology.nodes()).map(|node| places(blocks(node))).collect()
     }
 
-    /// The bytes of the part from a node.
-    pub(super) fn bytes_from(&self, node: usize) -> usize {
-        let members = self.topology.members(node).iter();
-        members.flat_map(|from| self.recv.iter().map(|row| row[*from])).sum::<usize>() * self.element_bytes
-    }
-
-    /// The receive buffers of the node's ranks, one after the other, from the parts of all nodes.
-    pub(super) fn unpack(&self, parts: &[Vec<u8>]) -> Vec<u8> {
-        let blocks: Vec<_> = self.recv.iter().map(|row| self.blocks(row)).collect();
-        let bytes = |blocks: &Vec<Range<usize>>| blocks.last().map_or(0, |last| last.end);
-        let mut received: Vec<Vec<u8>> = blocks.iter().map(|blocks| vec![0; bytes(blocks)]).collect();
-        for (node, mut part) in parts.iter().map(Vec::as_slice).enumerate() {
-            for &from in self.topology.members(node) {
-                for (blocks, received) in blocks.iter().zip(&mut received) {
-                    let (block, rest) = part.split_at(blocks[from].len());
-                    part = rest;
-                    received[blocks[from].clone()].copy_from_slice(block);
-                }
-            }
-        }
-        received.concat()
+    /// The places of the bytes from each node in the receive buffers of this node's ranks: by receiver here, then by sender there, so
+    /// that the blocks from consecutive ranks are one place.
+    pub(super) fn received(&self) -> Vec<Places> {
+        let rows = self.blocks(&self.recv);
+        let blocks =
+            |node| rows.iter().flat_map(move |row| self.topology.members(node).iter().map(|from| row[*from].clone()));
+        (0..self.topology.nodes()).map(|node| places(blocks(node))).collect()
     }
 }
 
@@ -103,22 +120,36 @@ impl<'a> PairTable<'a> {
 mod tests {
     use super::*;
 
+    fn ends(places: &[Places]) -> Vec<Vec<[usize; 2]>> {
+        let of_node = |places: &Places| places.iter().map(|place| [place.start, place.end]).collect();
+        places.iter().map(of_node).collect()
+    }
+
     #[test]
-    fn what_is_packed_comes_to_its_place() {
+    fn neighbours_are_one_place_and_come_back_to_it() {
+        let topology = Topology::new(vec![vec![1, 2], vec![0], vec![4, 3]], 0).unwrap();
+        let (mut all, lens) = ([10, 20, 21, 30, 40, 50], [1, 2, 1, 1, 1]);
+        let places = topology.places(&lens);
+        assert_eq!(ends(&places), [vec![[1, 4]], vec![[0, 1]], vec![[5, 6], [4, 5]]]);
+        assert_eq!(
+            [0, 1, 2].map(|node| joined(&all, &places[node]).into_owned()),
+            [&[20, 21, 30][..], &[10], &[50, 40]]
+        );
+        for (node, slices) in cut(&mut all, &places).into_iter().enumerate() {
+            let bytes: usize = places[node].iter().map(|place| place.len()).sum();
+            slices.into_iter().collect::<SliceList<_>>().write(&vec![node as u8; bytes]);
+        }
+        assert_eq!(all, [1, 0, 0, 0, 2, 2]);
+        assert_eq!(ends(&topology.places(&[0, 3, 0, 0, 1])), [vec![[0, 3]], vec![], vec![[3, 4]]]);
+    }
+
+    #[test]
+    fn a_rank_alone_sends_and_receives_a_slice_per_node() {
         let topology = Topology::new(vec![vec![1, 2], vec![0]], 0).unwrap();
-        let (all, lens) = ([10, 20, 21, 30], [1, 2, 1]);
-        assert_eq!(topology.pick(&all, &lens, 0), [20, 21, 30]);
-        let mut back = [0; 4];
-        topology.put(&mut back, &lens, 0, &[20, 21, 30]);
-        topology.put(&mut back, &lens, 1, &[10]);
-        assert_eq!(back, all);
-        // Rank 0, alone on its node, sends a block to each rank and receives one from each.
         for block in [0, 1, 3] {
-            let bytes = |of: &[u8]| of.iter().flat_map(|byte| vec![*byte; block]).collect::<Vec<u8>>();
-            let (pairs, parts) = (PairTable::uniform(&topology, block), [bytes(&[8, 9]), bytes(&[7])]);
-            assert_eq!(pairs.pack(&bytes(&[7, 8, 9])), parts);
-            assert_eq!([0, 1].map(|node| pairs.bytes_from(node)), [2 * block, block]);
-            assert_eq!(pairs.unpack(&parts), bytes(&[7, 8, 9]));
+            let pairs = PairTable::uniform(&topology, block);
+            let places = [block..3 * block, 0..block].map(|place| if block == 0 { vec![] } else { vec![place] });
+            assert_eq!((pairs.sent(), pairs.received()), (places.to_vec(), places.to_vec()));
         }
     }
 }

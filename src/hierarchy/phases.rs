@@ -6,6 +6,7 @@
 use super::call::Call;
 use super::leader_channel::LeaderChannel;
 use super::operation::{Buf, Bytes, NodePhase, Operation};
+use super::scratch::Scratch;
 use super::segments::{SEGMENT_BYTES, segment};
 use super::started::Steps;
 use super::topology::Topology;
@@ -46,6 +47,7 @@ pub(super) struct Listing<'a> {
 pub(super) struct Blocking<'a> {
     pub(super) node: &'a NodeComm,
     pub(super) plans: &'a mut Plans<LeaderChannel>,
+    pub(super) scratch: &'a Scratch,
     /// The settings of the operations of the node.
     pub(super) options: CallOptions,
     pub(super) outnumbers_cpus: bool,
@@ -70,19 +72,30 @@ impl<'a> Phases<'a> {
         send: Option<Bytes<'_>>,
         recv: &mut Buf<'_>,
     ) -> Result<(), Error> {
+        self.on_node_returning(phase, operation, send, recv).await.map(drop)
+    }
+
+    /// As [`Phases::on_node`]; returns the vector that was sent, which a started call owns.
+    pub(super) async fn on_node_returning(
+        &mut self,
+        phase: NodePhase,
+        operation: Operation<'_>,
+        send: Option<Bytes<'_>>,
+        recv: &mut Buf<'_>,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let folds = operation.collective.traits().folds && operation.collective.traits().has_data;
         let only_sends = folds && operation.root.is_some_and(|root| root != self.topology.local());
         let at_once = if folds { self.op } else { ReduceOp::Builtin(Op::Sum) };
         match &mut self.mode {
             Mode::Blocking(blocking) => {
                 let args = arguments(operation, only_sends, at_once, send.as_deref(), recv);
-                blocking.node.execute(args.options(blocking.options))
+                blocking.node.execute(args.options(blocking.options)).map(|()| None)
             }
             Mode::Listing(listing) => {
                 let args = arguments(operation, only_sends, at_once, send.as_deref(), recv);
                 let checked = args.check(self.topology.local(), self.topology.here().len())?;
                 listing.operations.push((phase, operation.collective, checked.selecting_bytes()));
-                Ok(())
+                Ok(None)
             }
             Mode::Started(steps, op) => {
                 let op = if folds { op.clone() } else { Op::Sum.into() };
@@ -93,13 +106,31 @@ impl<'a> Phases<'a> {
                 };
                 let bytes = OwnedBytes::new(send, room, operation.datatype);
                 let bytes = steps.on_node(phase, operation, op, bytes).await?;
-                match (only_sends, bytes.send) {
-                    (false, _) => recv.put(bytes.recv),
-                    (true, Some(sent)) if is_in_place => recv.put(sent),
-                    (true, _) => {}
+                let mut sent = bytes.send;
+                if !only_sends {
+                    recv.put(bytes.recv);
+                } else if is_in_place && let Some(own) = sent.take() {
+                    recv.put(own);
                 }
-                Ok(())
+                Ok(sent)
             }
+        }
+    }
+
+    /// A vector of so many bytes, of any value, for what this rank holds for its node.
+    pub(super) fn vector(&self, bytes: usize) -> Buf<'a> {
+        match &self.mode {
+            Mode::Blocking(blocking) => Buf::Scratch(blocking.scratch.vector(bytes)),
+            Mode::Started(steps, _) => Buf::Scratch(steps.scratch().vector(bytes)),
+            Mode::Listing(_) => Buf::Owned(vec![0; bytes]),
+        }
+    }
+
+    /// The bytes of a buffer, to be sent: of a started call, which owns what it sends, the vector itself.
+    pub(super) fn bytes_of<'b>(&self, buf: &'b mut Buf<'_>) -> Bytes<'b> {
+        match &self.mode {
+            Mode::Started(..) => Cow::Owned(buf.take()),
+            Mode::Blocking(_) | Mode::Listing(_) => Cow::Borrowed(buf),
         }
     }
 

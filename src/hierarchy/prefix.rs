@@ -14,7 +14,7 @@ use earlybird_hier::exec::Parts;
 use earlybird_shm::Prefix;
 use std::borrow::Cow;
 
-impl Phases<'_> {
+impl<'a> Phases<'a> {
     /// Reduces `send` of the ranks up to each one, or before it, into its `recv`.
     pub(super) async fn scan(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, datatype) = (self.topology, self.call.lowering.datatype());
@@ -22,31 +22,30 @@ impl Phases<'_> {
             return self.scan_on_leaders(send, recv).await;
         }
         let on_node = Operation::reduce(0, datatype);
-        let mut contribution = send;
+        let mut sum = self.vector(if topology.leads() { send.len() } else { 0 });
+        self.on_node(NodePhase::Collect, on_node, Some(send.clone()), &mut sum).await?;
+        let (mut before, mut contribution) = (Vec::new(), send);
         if topology.leads() {
-            let mut sum = Buf::Owned(contribution.to_vec());
-            self.on_node(NodePhase::Collect, on_node, None, &mut sum).await?;
-            let before = self.send_to_later_leaders(&sum).await?;
-            if topology.node() > 0 {
-                let before = self.fold(before.iter().map(Vec::as_slice))?;
-                contribution = Cow::Owned(self.fold([&before[..], &contribution].into_iter())?);
-                if self.call.collective.traits().prefix == Some(Prefix::Exclusive) {
-                    recv.copy_from_slice(&before);
-                }
+            before = self.send_to_later_leaders(&sum).await?;
+        }
+        if let Some((folded, others)) = before.split_first_mut() {
+            self.fold_into(folded, others.iter().map(|vector| &**vector))?;
+            if self.call.collective.traits().prefix == Some(Prefix::Exclusive) {
+                recv.copy_from_slice(folded);
             }
-        } else {
-            self.on_node(NodePhase::Collect, on_node, Some(contribution.clone()), &mut Buf::default()).await?;
+            self.fold_into(folded, [&*contribution].into_iter())?;
+            contribution = self.bytes_of(folded);
         }
         let on_node = Operation { collective: self.call.collective, root: None, ..on_node };
         self.on_node(NodePhase::Deliver, on_node, Some(contribution), recv).await
     }
 
     /// Between leaders: sends the vector of each node to the nodes after it. Returns those of the nodes before this one, in order.
-    async fn send_to_later_leaders(&mut self, of_node: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+    async fn send_to_later_leaders(&mut self, of_node: &[u8]) -> Result<Vec<Buf<'a>>, Error> {
         let (me, nodes) = (self.topology.node(), self.topology.nodes());
-        let mut before = vec![vec![0; of_node.len()]; me];
-        let earlier = before.iter_mut().map(|receive| Parts { send: &[], receive });
-        let later = (me + 1..nodes).map(|_| Parts { send: of_node, receive: &mut [] });
+        let mut before: Vec<Buf<'_>> = (0..me).map(|_| self.vector(of_node.len())).collect();
+        let earlier = before.iter_mut().map(|receive| Parts::new(&[], receive));
+        let later = (me + 1..nodes).map(|_| Parts::new(of_node, &mut []));
         let mut parts: Vec<Parts<'_>> = earlier.chain([Parts::default()]).chain(later).collect();
         self.exchange(&mut parts, true).await?;
         Ok(before)
@@ -56,11 +55,10 @@ impl Phases<'_> {
     async fn scan_on_leaders(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, traits, bytes) = (self.topology, self.call.collective.traits(), send.len());
         let lens = vec![bytes; topology.size()];
-        let of_node = self.collect(send, &lens).await?;
+        let mut all = vec![0; if topology.leads() { bytes * lens.len() } else { 0 }];
+        self.gather_to_leaders(send, &lens, None, &mut all).await?;
         let mut results = Vec::new();
         if topology.leads() {
-            let mut all = vec![0; bytes * lens.len()];
-            self.gather_from_leaders(&of_node, &lens, None, &mut all).await?;
             let mut ascending = topology.here().to_vec();
             ascending.sort_unstable();
             // The reduction of the contributions up to some rank, to which those up to the next of this node's ranks are added.
@@ -80,6 +78,7 @@ impl Phases<'_> {
         let lens: Vec<usize> = (0..topology.size()).map(|rank| if has_result(rank) { bytes } else { 0 }).collect();
         let mut unused = Buf::default();
         let recv = if has_result(topology.rank()) { recv } else { &mut unused };
-        self.deliver_blocks(&topology.local_lens(&lens), results, recv).await
+        let local_lens = topology.local_lens(&lens);
+        self.on_node(NodePhase::Deliver, Operation::scatter(&local_lens), Some(Cow::Owned(results)), recv).await
     }
 }

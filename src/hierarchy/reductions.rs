@@ -20,12 +20,15 @@
 //!
 //! A started call is one segment of one endpoint: its operations are under way at the same time as those of other calls.
 
-use super::operation::{Buf, Bytes, NodePhase, Operation, contribution, part};
+use super::operation::{Buf, Bytes, NodePhase, Operation, part};
+use super::packing::{Places, joined, slices};
 use super::phases::Phases;
 use crate::Error;
 use crate::plans::Shape;
+use earlybird_hier::exec::{Parts, SliceList};
 use earlybird_shm::Collective;
 use earlybird_shm::user_op::ReduceFn;
+use std::borrow::Cow;
 
 impl Phases<'_> {
     /// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank, by a plan.
@@ -134,14 +137,23 @@ impl Phases<'_> {
         let (root_node, _) = topology.place(root);
         let bytes = send.as_ref().map_or(recv.len(), |send| send.len());
         let mut partial = Buf::default();
-        let (send, room) = match topology.leads() && topology.rank() != root {
+        if topology.leads() && topology.rank() != root {
             // The caller's buffer stays as it is.
-            true => {
-                partial = Buf::Owned(contribution(send, recv).into_owned());
-                (None, &mut partial)
-            }
-            false => (send, &mut *recv),
-        };
+            partial = self.vector(bytes);
+            self.reduce_to_leader(Some(send.unwrap_or(Cow::Borrowed(recv))), &mut partial, root_node).await?;
+        } else {
+            self.reduce_to_leader(send, recv, root_node).await?;
+        }
+        self.pass_to_root(bytes, partial, recv).await
+    }
+
+    /// Reduces `send` of all ranks, or `room` in place, into `room` of the leader of the root's node.
+    async fn reduce_to_leader(
+        &mut self,
+        send: Option<Bytes<'_>>,
+        room: &mut Buf<'_>,
+        root_node: usize,
+    ) -> Result<(), Error> {
         if self.folds_in_rank_order() {
             self.fold_by_rank(send, room, Some(root_node)).await?;
         } else {
@@ -149,40 +161,54 @@ impl Phases<'_> {
             self.on_node(NodePhase::Collect, reduce, send, room).await?;
             match self.shape {
                 Some(shape) => self.plan(shape, room).await?,
-                None if topology.leads() => self.fold_nodes_at(room, Some(root_node)).await?,
+                None if self.topology.leads() => self.fold_nodes_at(room, Some(root_node)).await?,
                 None => {}
             }
         }
-        self.pass_to_root(bytes, partial, recv).await
+        Ok(())
     }
 
     /// Reduces `send` of all ranks and copies each rank's block of the result to its `recv`.
     pub(super) async fn reduce_scatter(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
-        let (topology, lens, me) = (self.topology, &self.call.lens, self.topology.node());
-        let mut partial = Buf::default();
-        let send = match topology.leads() {
-            true => {
-                partial = Buf::Owned(send.into_owned());
-                None
-            }
-            false => Some(send),
-        };
-        let mut of_node = Vec::new();
+        let (topology, lens) = (self.topology, &self.call.lens);
+        let (local_lens, places) = (topology.local_lens(lens), topology.places(lens));
+        let mut room = self.room(local_lens.iter().sum());
         if self.folds_in_rank_order() {
-            self.fold_by_rank(send, &mut partial, None).await?;
+            let mut all = Buf::default();
+            self.fold_by_rank(Some(send), &mut all, None).await?;
             if topology.leads() {
-                of_node = topology.pick(&partial, lens, me);
+                self.of_node(recv, &mut room).copy_from_slice(&joined(&all, &places[topology.node()]));
             }
         } else {
             let reduce = Operation::reduce(0, self.call.lowering.datatype());
-            self.on_node(NodePhase::Collect, reduce, send, &mut partial).await?;
+            let (bytes, mut of_node) = (send.len(), Buf::default());
+            let partial = self.collect(NodePhase::Collect, reduce, bytes, send, &mut of_node).await?;
             if topology.leads() {
-                let ours = (0..topology.nodes()).map(|node| topology.pick(&partial, lens, node)).collect();
-                let bytes: usize = topology.local_lens(lens).iter().sum();
-                let theirs = self.exchange_vectors(ours, |_| bytes).await?;
-                of_node = self.fold(theirs.iter().map(Vec::as_slice))?;
+                self.fold_parts(&partial, &places, self.of_node(recv, &mut room)).await?;
             }
         }
-        self.deliver_blocks(&topology.local_lens(lens), of_node, recv).await
+        self.deliver(Operation::scatter(&local_lens), room, recv).await
+    }
+
+    /// Between leaders: folds the parts that all nodes have of this node's blocks into `folded`, in the order of nodes. `places` are
+    /// those of all nodes' blocks in `partial`, what this node has reduced.
+    async fn fold_parts(&mut self, partial: &[u8], places: &[Places], folded: &mut [u8]) -> Result<(), Error> {
+        let (nodes, me) = (self.topology.nodes(), self.topology.node());
+        let own = joined(partial, &places[me]);
+        // The part of the first node comes straight to the place of the result.
+        let room = |node| self.vector(if node == 0 || node == me { 0 } else { folded.len() });
+        let mut theirs: Vec<Buf<'_>> = (0..nodes).map(room).collect();
+        let send = |node| if node == me { SliceList::default() } else { slices(partial, &places[node]) };
+        let receives = theirs.iter_mut().enumerate();
+        let mut parts: Vec<Parts<'_>> =
+            receives.map(|(node, room)| Parts { send: send(node), receive: (&mut **room).into() }).collect();
+        if me != 0 {
+            parts[0].receive = (&mut *folded).into();
+        }
+        self.exchange(&mut parts, true).await?;
+        if me == 0 {
+            folded.copy_from_slice(&own);
+        }
+        self.fold_into(folded, (1..nodes).map(|node| if node == me { &*own } else { &theirs[node] }))
     }
 }

@@ -83,6 +83,11 @@ impl Topology {
         self.local() == 0
     }
 
+    /// Returns whether this rank is the only one of its node.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.here().len() == 1
+    }
+
     /// The ranks of a node, in the order of their numbers there.
     pub(crate) fn members(&self, node: usize) -> &[usize] {
         &self.members[node]

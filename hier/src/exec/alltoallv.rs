@@ -7,16 +7,24 @@
 use super::endpoint::Endpoint;
 use super::packets::{ExpectedPacket, PacketCursor, WINDOW};
 use super::running::{RunError, Running};
+use super::slice_list::SliceList;
 use super::transport::{Failure, PacketDecision, PacketHeader, Transport};
 
-/// The send and the receive buffer of a rank for one other rank. Both ends agree on the lengths; empty parts are neither
-/// sent nor awaited.
+/// The data of a rank for one other rank, and the room for what that one sends; of one exchange, which reads and writes them. Both
+/// ends agree on the bytes, not on the slices; empty parts are neither sent nor awaited.
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     /// Data for the other rank.
-    pub send: &'a [u8],
+    pub send: SliceList<&'a [u8]>,
     /// Room for the data of the other rank.
-    pub receive: &'a mut [u8],
+    pub receive: SliceList<&'a mut [u8]>,
+}
+
+impl<'a> Parts<'a> {
+    /// Parts of one slice each.
+    pub fn new(send: &'a [u8], receive: &'a mut [u8]) -> Self {
+        Parts { send: send.into(), receive: receive.into() }
+    }
 }
 
 /// An alltoallv under way, with one part per rank; the rank's own part is ignored. No other operation of the endpoint may
@@ -76,26 +84,27 @@ impl<'p> Running<[Parts<'p>]> for Alltoallv {
         // Every rank begins with another partner, so that not all send to the same one first.
         for peer in (1..size).map(|d| (me + d) % size) {
             let (part, cursor) = (&mut parts[peer], &mut self.cursors[peer]);
-            let packets = part.receive.len().div_ceil(most);
+            let (to_send, to_receive) = (part.send.bytes(), part.receive.bytes());
+            let packets = to_receive.div_ceil(most);
             while cursor.posted < packets.min(cursor.received + WINDOW) {
-                transport.post_receive(peer, most.min(part.receive.len() - cursor.posted * most))?;
+                transport.post_receive(peer, most.min(to_receive - cursor.posted * most))?;
                 cursor.posted += 1;
             }
-            while cursor.received < packets && take_one(transport, peer, self.head, part.receive, cursor.received)? {
+            while cursor.received < packets && take_one(transport, peer, self.head, &mut part.receive, cursor.received)?
+            {
                 cursor.received += 1;
                 moved = true;
             }
-            while cursor.sent * most < part.send.len() {
-                let first = cursor.sent * most;
-                let bytes = &part.send[first..part.send.len().min(first + most)];
+            while cursor.sent * most < to_send {
+                let bytes = most.min(to_send - cursor.sent * most);
                 let head = PacketHeader { packet: cursor.sent as u32, ..self.head };
-                if !transport.post_send(peer, head, bytes.len(), |room| room.copy_from_slice(bytes))? {
+                if !transport.post_send(peer, head, bytes, |room| part.send.read(room))? {
                     break;
                 }
                 cursor.sent += 1;
                 moved = true;
             }
-            if cursor.received < packets || cursor.sent * most < part.send.len() {
+            if cursor.received < packets || cursor.sent * most < to_send {
                 self.left = self.left.or(Some(peer));
             }
         }
@@ -108,18 +117,17 @@ fn take_one<T: Transport>(
     transport: &mut T,
     peer: usize,
     head: PacketHeader,
-    room: &mut [u8],
+    room: &mut SliceList<&mut [u8]>,
     due: usize,
 ) -> Result<bool, Failure> {
     let (me, most) = (transport.rank(), transport.packet_bytes());
-    let room = &mut room[due * most..];
-    let expected = room.len().min(most);
+    let expected = most.min(room.bytes() - due * most);
     let mut wrong = None;
     let next = ExpectedPacket { from: peer, to: me, head: PacketHeader { packet: due as u32, ..head } };
     let taken = transport.receive(peer, |found, payload| {
         wrong = next.differs(found, payload.len() == expected);
         if wrong.is_none() {
-            room[..expected].copy_from_slice(payload);
+            room.write(payload);
         }
         PacketDecision::Consume
     })?;

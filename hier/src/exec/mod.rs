@@ -34,6 +34,7 @@ mod program;
 mod progress;
 mod run;
 mod running;
+mod slice_list;
 mod transport;
 
 pub use alltoallv::{Alltoallv, Parts};
@@ -43,4 +44,5 @@ pub use fold::Fold;
 pub use program::{Geometry, Program};
 pub use run::Operation;
 pub use running::{RunError, Running, wait_all, wait_first};
+pub use slice_list::SliceList;
 pub use transport::{Failure, PacketDecision, PacketHeader, Transport};

@@ -132,7 +132,7 @@ fn swap(transport: impl Transport, scale: usize, call: u64) -> Result<(), RunErr
     for call in [5, call] {
         let send: Vec<Vec<u8>> = (0..ranks).map(|to| part(me, to, scale)).collect();
         let mut receive: Vec<Vec<u8>> = (0..ranks).map(|from| vec![0; part(from, me, scale).len()]).collect();
-        let parts = send.iter().zip(&mut receive).map(|(send, receive)| Parts { send, receive });
+        let parts = send.iter().zip(&mut receive).map(|(send, receive)| Parts::new(send, receive));
         Alltoallv::start(&mut endpoint, call)?.wait(&mut endpoint, &mut parts.collect::<Vec<_>>(), None)?;
         assert!((0..ranks).filter(|from| *from != me).all(|from| receive[from] == part(from, me, scale)));
     }

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::hierarchy::leader_channel::LeaderChannel;
 use crate::hierarchy::operation::{NodePhase, Operation};
+use crate::hierarchy::scratch::Scratch;
 use crate::hierarchy::turns::Turns;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{OwnedPlan, Plans, Shape};
@@ -83,6 +84,10 @@ impl Steps {
 
     pub(in crate::hierarchy) fn topology(&self) -> &Topology {
         &self.between.topology
+    }
+
+    pub(in crate::hierarchy) fn scratch(&self) -> &Scratch {
+        &self.between.scratch
     }
 
     fn within(&self) -> u16 {
