@@ -3,7 +3,7 @@
 use super::call_cache::{CachedCall, CachedPayload, CallKey};
 use super::node_comm::{NodeComm, NodeState, PeerReads};
 use crate::Error;
-use crate::args::{CollectiveArgs, Placement};
+use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
 use crate::engine;
@@ -58,7 +58,10 @@ impl NodeComm {
     #[cold]
     #[inline(never)]
     pub fn execute_general(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
-        self.execute_checked(args.check(self.rank, self.size)?)
+        match self.take_listed_counts(&args) {
+            Some(counts) => self.execute(args.counts(Counts::PerRank(&counts))),
+            None => self.execute_checked(args.check(self.rank, self.size)?),
+        }
     }
 
     /// The same for arguments that were checked for this rank already.

@@ -7,9 +7,30 @@ use crate::args::{CollectiveArgs, Counts};
 use crate::call_buffers::CallBuffers;
 use crate::checked_args::CheckedArgs;
 use crate::op::Op;
+use crate::protocol::Report;
+use crate::protocol::lengths::Announced;
 use crate::protocol::payload::largest_bundle;
+use std::borrow::Cow;
 
 impl NodeComm {
+    /// The counts of all ranks' blocks, if these are the arguments of such a call whose first operation took the fast path, and this rank's
+    /// block is as long as the root sends. Then the rest of the call is one of these counts, and may take the fast path, too.
+    pub(super) fn take_listed_counts<'a>(&self, args: &CollectiveArgs<'a>) -> Option<Cow<'a, [usize]>> {
+        let own_counts = args.counts_of_owners().filter(|_| args.collective.traits().in_parts)?;
+        let mut state = self.state.try_lock()?;
+        let (Report { announced: Some(Announced::Listed), .. }, address) = state.begun? else { return None };
+        let (root, expects, _) = args.own_block();
+        let is_root = self.rank == root;
+        if address != args.buffers.address_on(is_root) || largest_bundle(self.size, self.windows.deposit).is_none() {
+            return None;
+        }
+        let is_expected = is_root || state.member.lengths().get(self.rank) == Some(&expects);
+        is_expected.then(|| {
+            state.begun = None;
+            if is_root { own_counts.into() } else { state.member.take_lengths().into() }
+        })
+    }
+
     /// Makes that scatter. A rank whose block has another length receives as much as the root sends, so that no rank waits for ever, and
     /// gets the error.
     ///

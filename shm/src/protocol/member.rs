@@ -65,7 +65,12 @@ impl<B: Board> Member<B> {
         }
     }
 
-    /// The elements of each rank's block that the root of a scatter has told, once; none where it could not.
+    /// The elements of each rank's block that the root of a scatter has told; none where it could not.
+    pub fn lengths(&self) -> &[usize] {
+        &self.scratch.lengths
+    }
+
+    /// The same, once.
     pub fn take_lengths(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.scratch.lengths)
     }
