@@ -155,6 +155,8 @@ static int64_t lateness(const char *pattern, int who, int number, int64_t delay)
         return who == (int)((drawn >> 33) % (uint64_t)ranks) ? delay : 0;
     if (!strcmp(pattern, "random"))
         return (int64_t)(((drawn ^ ((uint64_t)who + 1) * 0xbf58476d1ce4e5b9u) >> 33) % (uint64_t)(delay + 1));
+    if (strcmp(pattern, "balanced"))
+        fail("no such pattern");
     return 0;
 }
 
