@@ -235,11 +235,8 @@ impl<'a> Phases<'a> {
             self.skip_delivery().await;
             return Ok(());
         }
-        let send = Some(self.bytes_of(&mut room));
-        if let Some(sent) = self.on_node_returning(NodePhase::Deliver, scatter, send, recv).await? {
-            room.put(sent);
-        }
-        Ok(())
+        let send = self.bytes_of(&mut room);
+        self.on_node(NodePhase::Deliver, scatter, Some(send), recv).await
     }
 
     /// Copies `all`, of so many bytes, from the leader of the root's node to `recv` of the root, unless they are one rank.

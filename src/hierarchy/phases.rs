@@ -72,30 +72,19 @@ impl<'a> Phases<'a> {
         send: Option<Bytes<'_>>,
         recv: &mut Buf<'_>,
     ) -> Result<(), Error> {
-        self.on_node_returning(phase, operation, send, recv).await.map(drop)
-    }
-
-    /// As [`Phases::on_node`]; returns the vector that was sent, which a started call owns.
-    pub(super) async fn on_node_returning(
-        &mut self,
-        phase: NodePhase,
-        operation: Operation<'_>,
-        send: Option<Bytes<'_>>,
-        recv: &mut Buf<'_>,
-    ) -> Result<Option<Vec<u8>>, Error> {
         let folds = operation.collective.traits().folds && operation.collective.traits().has_data;
         let only_sends = folds && operation.root.is_some_and(|root| root != self.topology.local());
         let at_once = if folds { self.op } else { ReduceOp::Builtin(Op::Sum) };
         match &mut self.mode {
             Mode::Blocking(blocking) => {
                 let args = arguments(operation, only_sends, at_once, send.as_deref(), recv);
-                blocking.node.execute(args.options(blocking.options)).map(|()| None)
+                blocking.node.execute(args.options(blocking.options))
             }
             Mode::Listing(listing) => {
                 let args = arguments(operation, only_sends, at_once, send.as_deref(), recv);
                 let checked = args.check(self.topology.local(), self.topology.here().len())?;
                 listing.operations.push((phase, operation.collective, checked.selecting_bytes()));
-                Ok(None)
+                Ok(())
             }
             Mode::Started(steps, op) => {
                 let op = if folds { op.clone() } else { Op::Sum.into() };
@@ -112,7 +101,8 @@ impl<'a> Phases<'a> {
                 } else if is_in_place && let Some(own) = sent.take() {
                     recv.put(own);
                 }
-                Ok(sent)
+                steps.scratch().give_back(sent.unwrap_or_default());
+                Ok(())
             }
         }
     }

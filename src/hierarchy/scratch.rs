@@ -1,4 +1,4 @@
-//! Memory of leaders that is kept from call to call: clearing and mapping new pages takes longer than moving the data through them.
+//! Memory that is kept from call to call over several nodes: clearing and mapping new pages takes longer than moving the data through them.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,9 +11,9 @@ const FEWEST_BYTES: usize = 32 << 10;
 const MOST_BYTES: usize = 32 << 20;
 const MOST_VECTORS: usize = 8;
 
-/// The vectors of one rank of a communicator for what it moves on behalf of its node. Blocking and started calls take them and give
-/// them back at their end. At most [`MOST_BYTES`] are kept, those that were used last, until the communicator is dropped; a longer
-/// vector is freed at the end of its call. Ranks that lead no node keep nothing.
+/// The vectors of one rank of a communicator: for what it moves on behalf of its node, and for the buffers of its started calls. Calls
+/// take them and give them back at their end. At most [`MOST_BYTES`] are kept, those that were used last, until the communicator is
+/// dropped; a longer vector is freed at the end of its call.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// The vectors that no call has, those that were used last at the end.
@@ -26,9 +26,7 @@ impl Scratch {
         if bytes < FEWEST_BYTES {
             return ScratchVector { vector: vec![0; bytes], bytes, scratch: self };
         }
-        let mut kept = self.kept();
-        let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= bytes).min_by_key(|&i| kept[i].capacity());
-        let mut vector = fitting.map(|i| kept.remove(i)).unwrap_or_else(|| vec![0; bytes]);
+        let mut vector = self.take_kept(bytes).unwrap_or_else(|| vec![0; bytes]);
         if vector.len() < bytes {
             // A started call has cut it.
             vector.resize(bytes, 0);
@@ -36,7 +34,23 @@ impl Scratch {
         ScratchVector { vector, bytes, scratch: self }
     }
 
-    fn give_back(&self, vector: Vec<u8>) {
+    /// A copy of these bytes, for [`Scratch::give_back`] when it is of no more use.
+    pub(super) fn copy_of(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut copy = self.take_kept(bytes.len().max(FEWEST_BYTES)).unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
+    /// The shortest vector that is kept and has room for so many bytes.
+    fn take_kept(&self, bytes: usize) -> Option<Vec<u8>> {
+        let mut kept = self.kept();
+        let fitting = (0..kept.len()).filter(|&i| kept[i].capacity() >= bytes).min_by_key(|&i| kept[i].capacity());
+        fitting.map(|i| kept.remove(i))
+    }
+
+    /// Keeps a vector, if it is neither short nor too long.
+    pub(super) fn give_back(&self, vector: Vec<u8>) {
         if (FEWEST_BYTES..=MOST_BYTES).contains(&vector.capacity()) {
             let mut kept = self.kept();
             kept.push(vector);
@@ -136,6 +150,20 @@ mod tests {
         assert_eq!(kept(&scratch).len(), 2);
         drop(scratch.vector(FEWEST_BYTES).take());
         assert_eq!(kept(&scratch).len(), 1, "one was not put back");
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_a_longer_vector() {
+        let scratch = Scratch::default();
+        let bytes = [3; FEWEST_BYTES + 1];
+        let long = scratch.vector(2 * FEWEST_BYTES);
+        let address = long.as_ptr();
+        drop(long);
+        let copy = scratch.copy_of(&bytes);
+        assert_eq!((&copy[..], copy.as_ptr()), (&bytes[..], address));
+        scratch.give_back(copy);
+        let again = scratch.vector(2 * FEWEST_BYTES);
+        assert_eq!((again.len(), again.as_ptr()), (2 * FEWEST_BYTES, address));
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl MultiNodeComm {
             Err(error) => return Err((prepared, error)),
         };
         let (number, call) = (queue.started, state.history.calls + 1);
-        let (course, runs) = match prepared.begin(&self.hierarchy, (number, call)) {
+        let (course, runs) = match prepared.begin((number, call)) {
             Ok(begun) => begun,
             Err(error) => return Err((prepared, error)),
         };

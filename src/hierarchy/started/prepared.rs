@@ -21,6 +21,7 @@ pub(super) enum Course {
 
 /// A call that can be started, any number of times, with its buffers.
 pub(crate) struct Prepared {
+    between: Arc<Hierarchy>,
     owned: OwnedCall,
     call: Arc<Call>,
     /// The exchange between leaders.
@@ -47,7 +48,7 @@ impl Prepared {
             Some(shape) => Some(Box::new(AllReduce::new(between, &mut owned, &call, shape)?)),
             None => None,
         };
-        Ok(Prepared { owned, call: Arc::new(call), leaders, ranks, kept })
+        Ok(Prepared { between: between.clone(), owned, call: Arc::new(call), leaders, ranks, kept })
     }
 
     /// The signature of the call, the same on all ranks.
@@ -66,18 +67,14 @@ impl Prepared {
     }
 
     /// Starts a call under these numbers. Returns also the name of the exchange between leaders.
-    pub(super) fn begin(
-        &mut self,
-        between: &Arc<Hierarchy>,
-        (number, call): (u64, u64),
-    ) -> Result<(Course, &'static str), Error> {
+    pub(super) fn begin(&mut self, (number, call): (u64, u64)) -> Result<(Course, &'static str), Error> {
         self.owned.buffers().begin()?;
         let (runs, shape) = self.leaders;
         if let Some(kept) = &mut self.kept {
             kept.start(number, call);
             return Ok((Course::Persistent, runs));
         }
-        let steps = Steps::new(between, (self.call.collective, self.call.signature), (number, call));
+        let steps = Steps::new(&self.between, (self.call.collective, self.call.signature), (number, call));
         let future = begin(&mut self.owned, (self.call.clone(), shape), steps)?;
         Ok((Course::Future(future), runs))
     }
@@ -104,6 +101,7 @@ impl Prepared {
         }
         lowering.finish(lowering.widens().then_some(&result[..]), recv, size);
         lowering.clean(recv);
+        self.between.scratch.give_back(result);
         Ok(())
     }
 
