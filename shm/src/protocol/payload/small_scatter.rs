@@ -83,7 +83,7 @@ impl<'a> SmallScatter<'a> {
         let SmallScatter { exchange, counts } = self;
         let (root, ranks, element_bytes) = (prepared.root?, prepared.ranks, prepared.datatype.size());
         let (list_bytes, most) = (list_bytes(ranks), largest_bundle(ranks, window_bytes).unwrap_or(0));
-        if prepared.lane != Lane::Exchange || !matches!(prepared.arithmetic, Arithmetic::Moved(_)) {
+        if prepared.lane != Lane::Exchange {
             return None;
         }
         let of_reader =
