@@ -91,8 +91,8 @@ pub(super) struct NodeState {
     pub(super) peer_reads: PeerReads,
     pub(super) member: Member<Mapped>,
     pub(super) calls: CallCache,
-    /// The outcome of the first operation of an alltoall that the fast path has run, and the address of the counts of that call, which goes on
-    /// in the general way.
+    /// The outcome of the first operation of a call that the fast path has begun, and the address by which that call is known when it goes on:
+    /// `CheckedArgs::address`.
     pub(super) begun: Option<(Report, usize)>,
     /// The memory of shared results.
     pub(super) results: shared_results::Results,
