@@ -122,12 +122,14 @@ impl OwnedCall {
     /// # Errors
     /// The errors of [`CollectiveArgs::check`]; [`Error::Unsupported`] for such a gather or scatter in place.
     pub fn check(&mut self, rank: usize, size: usize) -> Result<CheckedArgs<'_>, Error> {
-        if let OwnedCounts::PerOwner(of_root) = &mut self.counts {
-            let of_root = std::mem::take(of_root);
-            let [send, recv] = self.pairs_of_owners(&of_root, rank, size)?;
-            self.counts = OwnedCounts::PerPair(send, recv);
-            (self.collective, self.root) = (Collective::AllToAll, None);
+        if matches!(self.counts, OwnedCounts::PerOwner(_)) {
+            self.become_alltoall(rank, size)?;
         }
+        self.args().check(rank, size)
+    }
+
+    /// The arguments of the call on its own buffers.
+    fn args(&mut self) -> CollectiveArgs<'_> {
         let counts = match &self.counts {
             OwnedCounts::Uniform => Counts::Uniform,
             OwnedCounts::PerRank(counts) => Counts::PerRank(counts),
@@ -137,35 +139,34 @@ impl OwnedCall {
         };
         let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.as_buffers());
         let placement = Placement::Private;
-        CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }.check(rank, size)
+        CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }
     }
 
-    /// The elements to each rank and from each in a gather or scatter of which the root has these counts.
-    fn pairs_of_owners(&mut self, of_root: &[usize], rank: usize, size: usize) -> Result<[Vec<usize>; 2], Error> {
-        let (collective, root) = (self.collective, self.root());
-        let buffers = self.buffers.as_buffers();
-        if buffers.are_in_place() {
+    /// Makes a gather or scatter whose owners know the lengths of their blocks the alltoall of these blocks.
+    fn become_alltoall(&mut self, rank: usize, size: usize) -> Result<(), Error> {
+        let (root, traits) = (self.root(), self.collective.traits());
+        let args = self.args();
+        if args.buffers.are_in_place() {
             return Err(Error::Unsupported {
                 what: format!(
                     "{} in place that does not block, of blocks whose lengths their owners alone know",
-                    collective.name()
+                    traits.name
                 ),
                 hint: "give the block of the root in a buffer of its own".into(),
             });
         }
-        let (op, counts, placement) = (self.op.get(), Counts::PerOwner(of_root), Placement::Private);
-        let args = CollectiveArgs { collective, op, root: self.root, counts, buffers, placement, options: STARTED };
         let (_, own, _) = args.own_block();
         args.check(rank, size)?;
+        let OwnedCounts::PerOwner(of_root) = &self.counts else { return Ok(()) };
         let (mut of_all, mut with_root) = (vec![0; size], vec![0; size]);
-        match rank == root {
-            true => {
-                of_all.copy_from_slice(of_root);
-                with_root[root] = of_root[root];
-            }
-            false => with_root[root] = own,
+        with_root[root] = own;
+        if rank == root {
+            of_all.copy_from_slice(of_root);
         }
-        Ok(if collective.traits().in_parts { [of_all, with_root] } else { [with_root, of_all] })
+        let [send, recv] = if traits.in_parts { [of_all, with_root] } else { [with_root, of_all] };
+        self.counts = OwnedCounts::PerPair(send, recv);
+        (self.collective, self.root) = (Collective::AllToAll, None);
+        Ok(())
     }
 
     /// The operator; of no meaning where the collective does not reduce.

@@ -114,24 +114,36 @@ fn differ(player: &Player) {
     assert_eq!(sum[0], comm.size() as u64, "the others go on");
 }
 
+/// Checks what three ranks have said: the `teller` alone the mismatch of a `collective` in which rank `from` sends so many elements to
+/// rank `to`, which expects others.
+pub fn one_tells(
+    said: &[Vec<String>],
+    teller: usize,
+    collective: &str,
+    [from, to]: [usize; 2],
+    [sends, expects]: [usize; 2],
+) {
+    for (rank, said) in said.iter().enumerate() {
+        let text = &said[0];
+        match rank == teller {
+            true => assert!(
+                text.starts_with("EB_MISMATCH")
+                    && text.contains(&format!("{collective} that gives {sends} elements to rank {to}"))
+                    && text.contains(&format!("{collective} that expects {expects} elements of rank {from}")),
+                "{text}"
+            ),
+            false => assert_eq!(text, "fine", "rank {rank}"),
+        }
+    }
+}
+
 #[test]
 fn another_length_than_the_root_expects_is_told() {
     for (sends, expects) in [(5, 4), (4, 5), (0, 9), (700_000, 1), (1, 700_000), (600_000, 700_000)] {
         // One node: the root compares. Several: the owner does, with what the root has told all.
         for (nodes, teller) in [("3", 0), ("2,1", 1)] {
             let job = Job::new("differ", 3).arg(sends).arg(expects).var("EARLYBIRD_RANKS_PER_NODE", nodes);
-            for (rank, said) in job.run().iter().enumerate() {
-                let text = &said[0];
-                match rank == teller {
-                    true => assert!(
-                        text.starts_with("EB_MISMATCH")
-                            && text.contains(&format!("gather that gives {sends} elements to rank 0"))
-                            && text.contains(&format!("gather that expects {expects} elements of rank 1")),
-                        "{text}"
-                    ),
-                    false => assert_eq!(text, "fine", "rank {rank}"),
-                }
-            }
+            one_tells(&job.run(), teller, "gather", [1, 0], [sends, expects]);
         }
     }
 }

@@ -33,7 +33,7 @@ const HEAD: usize = 4;
 /// Words after the counts for a small send buffer, of all ranks together. Every rank reads those of all, whether or not they are used.
 const BESIDE_COUNTS_OF_ALL: usize = 512;
 
-/// Words of each rank's counts beside which its send buffer may lie.
+/// Words beside the counts of each rank for its send buffer.
 const fn words_beside_counts(ranks: usize) -> usize {
     BESIDE_COUNTS_OF_ALL / ranks
 }

@@ -202,7 +202,7 @@ impl Segment {
         let allocator = &self.allocator;
         allocator.words().reserve(0..HEAD_BYTES)?;
         let (began, mut pause) = (Instant::now(), Duration::from_micros(20));
-        let mut damage = LockDamage::new(Instant::now());
+        let mut damage = LockDamage::new(began);
         let locked = loop {
             let word = match self.try_lock_allocator() {
                 Ok(locked) => break locked,

@@ -26,8 +26,6 @@ pub(crate) struct Prepared {
     call: Arc<Call>,
     /// The exchange between leaders.
     leaders: LeaderPhase,
-    /// This rank, and how many there are.
-    ranks: (usize, usize),
     /// The state that an allreduce keeps from one start to the next; other calls begin anew.
     kept: Option<Box<AllReduce>>,
 }
@@ -38,7 +36,6 @@ impl Prepared {
     /// # Errors
     /// [`Error::Unsupported`] for an operator or a plan that does not exist; [`Error::Usage`] while another thread is in a call.
     pub(crate) fn new(between: &Arc<Hierarchy>, mut owned: OwnedCall, call: Call) -> Result<Self, Error> {
-        let ranks = (between.topology.rank(), between.topology.size());
         let leaders = between.choose(&call)?;
         if let Some(shape) = leaders.1 {
             // Refused, where it must be, by all ranks, though leaders alone run it.
@@ -48,7 +45,7 @@ impl Prepared {
             Some(shape) => Some(Box::new(AllReduce::new(between, &mut owned, &call, shape)?)),
             None => None,
         };
-        Ok(Prepared { between: between.clone(), owned, call: Arc::new(call), leaders, ranks, kept })
+        Ok(Prepared { between: between.clone(), owned, call: Arc::new(call), leaders, kept })
     }
 
     /// The signature of the call, the same on all ranks.
@@ -94,12 +91,12 @@ impl Prepared {
 
     /// Puts the result into the receive buffer.
     fn put(&mut self, result: Vec<u8>) -> Result<(), Error> {
-        let (lowering, (rank, size)) = (self.call.lowering, self.ranks);
-        let (_, recv) = self.owned.check(rank, size)?.into_bytes();
+        let (lowering, topology) = (self.call.lowering, &self.between.topology);
+        let (_, recv) = self.owned.check(topology.rank(), topology.size())?.into_bytes();
         if !lowering.widens() {
             recv.copy_from_slice(&result);
         }
-        lowering.finish(lowering.widens().then_some(&result[..]), recv, size);
+        lowering.finish(lowering.widens().then_some(&result[..]), recv, topology.size());
         lowering.clean(recv);
         self.between.scratch.give_back(result);
         Ok(())

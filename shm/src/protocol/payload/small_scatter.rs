@@ -89,7 +89,7 @@ impl<'a> SmallScatter<'a> {
         let of_reader =
             PreparedScatter { prepared, exchange, counts: &[], me, root, most, bundle_bytes: 0, has_blocks: false };
         if me != root {
-            return exchange.recv_bytes.is_multiple_of(element_bytes.max(1)).then_some(of_reader);
+            return Some(of_reader);
         }
         let all = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count))?.checked_mul(element_bytes)?;
         let own = counts.get(me)? * element_bytes;
@@ -99,11 +99,8 @@ impl<'a> SmallScatter<'a> {
             return None;
         }
         let with_blocks = list_bytes.saturating_add(all - own);
-        let (bundle_bytes, has_blocks) = match most {
-            most if with_blocks <= most => (with_blocks, true),
-            most if list_bytes <= most => (list_bytes, false),
-            _ => (0, false),
-        };
+        let has_blocks = with_blocks <= most;
+        let bundle_bytes = if has_blocks { with_blocks } else { list_bytes.min(most) };
         Some(PreparedScatter { counts, bundle_bytes, has_blocks, ..of_reader })
     }
 }
@@ -222,10 +219,11 @@ impl PreparedScatter<'_> {
         let count_of = |rank: usize| unsafe { bundle.add(rank * LENGTH_BYTES).cast::<u64>().read_unaligned() as usize };
         let (mut before, mut sends, mut all) = (0, 0, 0usize);
         for rank in (0..ranks).filter(|rank| *rank != self.root) {
+            let count = count_of(rank);
             if rank == self.me {
-                (before, sends) = (all, count_of(rank));
+                (before, sends) = (all, count);
             }
-            all = all.saturating_add(if rank == self.me { sends } else { count_of(rank) });
+            all = all.saturating_add(count);
         }
         if all.saturating_mul(element_bytes) != bytes - list_bytes {
             list.extend((0..ranks).map(count_of));
