@@ -38,9 +38,19 @@ const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[(MpiFunction::Bcast, 6 << 10, 12 << 10)]
 };
 
-/// Such sizes on several nodes, of non-blocking calls on two hosts of two ranks each. Other calls and MPICH were not measured there.
+/// Such sizes on several nodes, measured on two hosts of one and two ranks or two each, which shared two CPUs. Other calls and MPICH were not
+/// measured there. Sizes that some ranks do not know are all or none.
 const SEVERAL_NODES: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[
+        (MpiFunction::Reduce, 0, 1 << 10),
+        (MpiFunction::Bcast, 0, 1 << 10),
+        (MpiFunction::Gather, 0, 8 << 10),
+        (MpiFunction::Gatherv, 0, u64::MAX),
+        (MpiFunction::Scatter, 0, 8 << 10),
+        (MpiFunction::Scatterv, 0, u64::MAX),
+        (MpiFunction::Alltoall, 0, 32 << 10),
+        (MpiFunction::Alltoallv, 0, u64::MAX),
+        (MpiFunction::Alltoallw, 0, u64::MAX),
         (MpiFunction::Ireduce, 0, 8),
         (MpiFunction::Ibcast, 0, 4 << 10),
         (MpiFunction::Ibarrier, 0, u64::MAX),

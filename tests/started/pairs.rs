@@ -18,6 +18,7 @@ fn rank() {
         ("differ", differ),
         ("strays", strays),
         ("again", again),
+        ("kept", kept),
         ("dropped", dropped),
         ("full", full),
         ("away", away),
@@ -214,6 +215,37 @@ fn a_prepared_call_serves_many_times() {
     for (ranks, nodes) in LAYOUTS {
         let said = Job::new("again", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
         assert!(said.iter().all(|lines| *lines == ["done"]), "{nodes}: {said:?}");
+    }
+}
+
+/// Memory that is kept for later calls: none is sent from again while a rank still has to read it, however many calls are under way
+/// and whoever is late, and the same calls once more take no more.
+fn kept(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (me, ranks) = (comm.rank(), comm.size());
+    let mut taken = [0; 2];
+    for step in 0..60u64 {
+        let (seed, under_way) = (500 + step % 30, 1 + step % 3);
+        let calls: Vec<Rest<'_>> = (0..under_way).map(|i| start::<u64>(&comm, seed * 10 + i, 3000)).collect();
+        if step as usize % ranks == me {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        finish_in_another_order(calls, step + me as u64);
+        if step % 30 == 29 {
+            comm.barrier().unwrap();
+            taken[step as usize / 30] = comm.shared_memory_bytes();
+            comm.barrier().unwrap();
+        }
+    }
+    assert_eq!(taken[0], taken[1]);
+    player.say("done");
+}
+
+#[test]
+fn memory_that_is_kept_is_read_before_it_is_sent_from_again() {
+    for ranks in [2, 3, 5] {
+        let said = Job::new("kept", ranks).run();
+        assert!(said.iter().all(|lines| *lines == ["done"]), "{ranks}: {said:?}");
     }
 }
 

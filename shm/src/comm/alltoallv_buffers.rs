@@ -2,36 +2,64 @@
 //!
 //! A started call takes its operation numbers at the start, but how many operations a blocking call of this kind needs follows
 //! from counts that no rank knows alone. So a rank starts one allgather of its counts and of what it sends; where that is more than a
-//! few KiB, it copies its send buffer into memory that all ranks of the group can map, and sends the name of that memory. At
-//! completion every rank compares all counts, copies its blocks, and releases the memory.
+//! few KiB, it copies its send buffer into memory that all ranks of the group can map (`send_memory.rs`), and sends the name of that
+//! memory. At completion every rank compares all counts and copies its blocks.
 //!
 //! ```text
-//! in the call that starts it      memory allocated, send copied there | allgather: name, counts, small send buffer
-//! when the allgather is complete  counts compared | own blocks copied out | memory released, freed by the last release
+//! in the call that starts it      send copied into shared memory | allgather: name, counts, small send buffer
+//! when the allgather is complete  counts compared | own blocks copied out | memory of this call alone released
 //! ```
 //!
-//! Invariant **L (allocated)**: named memory is written by its sender alone, before the operation that publishes the name. It
-//! does not change until every rank of the group has released it; this rank does so after it has read. Names and lengths
-//! received are checked before they are used.
+//! Invariant **L (lent)**: named memory is written by its sender alone, before the operation that publishes the name. It does not
+//! change before every rank of the group has released it, or has ended the call; this rank does so after it has read. Names and
+//! lengths received are checked before they are used.
 #![allow(unsafe_code)]
 
+use super::send_memory::SendMemory;
 use crate::Error;
 use crate::kernels;
-use crate::memory::{AllocationName, Grant, Origin, Region, Segment};
+use crate::memory::{AllocationName, Region};
 use crate::op::{DType, Datatype};
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
 use std::any::Any;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Words before the counts: the name of the sender's memory and its bytes; if the allocation failed, the bytes that were free;
-/// if the system refused it, `errno + 1`.
-const HEAD: usize = 4;
+/// What a rank says before its counts, a word each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Head {
+    /// The memory that it sends from; 0 if it sends beside the counts, or has no memory.
+    name: u64,
+    /// Bytes that it sends.
+    bytes: u64,
+    /// 1 if the memory is kept for later calls, 0 if every rank releases it.
+    kept: u64,
+    /// All calls of lower numbers have ended on this rank.
+    ended: u64,
+    /// The bytes that were free, if the allocation failed.
+    free: u64,
+    /// `errno + 1` if the system refused the memory.
+    refused: u64,
+}
+
+impl Head {
+    const WORDS: usize = 6;
+
+    fn to_words(self) -> [u64; Head::WORDS] {
+        [self.name, self.bytes, self.kept, self.ended, self.free, self.refused]
+    }
+
+    /// The head of a rank's words.
+    fn of(words: &[u64]) -> Head {
+        let &[name, bytes, kept, ended, free, refused, ..] = words else { return Head::default() };
+        Head { name, bytes, kept, ended, free, refused }
+    }
+}
 
 /// Words after the counts for a small send buffer, of all ranks together. Every rank reads those of all, whether or not they are used.
-const BESIDE_COUNTS_OF_ALL: usize = 512;
+const BESIDE_COUNTS_OF_ALL: usize = 64;
 
 /// Words beside the counts of each rank for its send buffer.
 const fn words_beside_counts(ranks: usize) -> usize {
@@ -54,25 +82,26 @@ struct GatheredCounts {
     /// Those of all ranks.
     all: Vec<u64>,
     me: usize,
-    members: Vec<usize>,
-    segment: Arc<Segment>,
-    origin: Origin,
+    ranks: usize,
+    memory: Arc<Mutex<SendMemory>>,
+    /// The number of the call that has begun.
+    call: Option<u64>,
     timeout: Option<Duration>,
 }
 
 impl AlltoallvBuffers {
-    /// The buffers of rank `me` of a group of these members. `counts` are the elements of `datatype` to send to each member,
-    /// followed by those to receive from each.
+    /// The buffers of rank `me` of a group of `ranks`. `counts` are the elements of `datatype` to send to each rank, followed by those
+    /// to receive from each.
     pub(super) fn new(
-        (me, members): (usize, Vec<usize>),
+        (me, ranks): (usize, usize),
         (counts, datatype): (&[u64], Datatype),
         owned: OwnedBuffers,
-        segment: Arc<Segment>,
-        (origin, timeout): (Origin, Option<Duration>),
+        memory: Arc<Mutex<SendMemory>>,
+        timeout: Option<Duration>,
     ) -> Self {
-        let words = [&[0; HEAD], counts, &vec![0; words_beside_counts(members.len())]].concat();
-        let all = vec![0; words.len() * members.len()];
-        let gathered = GatheredCounts { datatype, words, all, me, members, segment, origin, timeout };
+        let words = [&[0; Head::WORDS], counts, &vec![0; words_beside_counts(ranks)]].concat();
+        let all = vec![0; words.len() * ranks];
+        let gathered = GatheredCounts { datatype, words, all, me, ranks, memory, call: None, timeout };
         AlltoallvBuffers { owned, gathered }
     }
 
@@ -85,174 +114,200 @@ impl AlltoallvBuffers {
 }
 
 impl GatheredCounts {
-    /// The words of rank `of` before its counts.
-    fn head(&self, of: usize) -> [u64; HEAD] {
-        let row = &self.all[of * self.words.len()..];
-        [row[0], row[1], row[2], row[3]]
+    /// The words of a rank: its head, its counts, and what it sends if that is little.
+    fn row(&self, of: usize) -> &[u64] {
+        &self.all[of * self.words.len()..][..self.words.len()]
     }
 
     fn sends(&self, from: usize) -> &[u64] {
-        &self.all[from * self.words.len() + HEAD..][..self.members.len()]
+        &self.row(from)[Head::WORDS..][..self.ranks]
     }
 
     fn expects(&self, to: usize) -> &[u64] {
-        &self.all[to * self.words.len() + HEAD + self.members.len()..][..self.members.len()]
+        &self.row(to)[Head::WORDS + self.ranks..][..self.ranks]
     }
 
     /// Words before those that are sent beside the counts.
     fn words_of_counts(&self) -> usize {
-        HEAD + 2 * self.members.len()
+        Head::WORDS + 2 * self.ranks
     }
 
     /// What `from` sends, if that lies beside its counts.
     fn beside_counts(&self, from: usize) -> Option<&[u8]> {
-        let row = &self.all[from * self.words.len()..][..self.words.len()];
-        bytemuck::cast_slice(&row[self.words_of_counts()..]).get(..row[1] as usize)
+        let row = self.row(from);
+        bytemuck::cast_slice(&row[self.words_of_counts()..]).get(..Head::of(row).bytes as usize)
     }
 
-    /// Releases the named memory of all ranks.
-    fn release_all(&mut self) {
-        let rows = self.all.chunks_mut(self.words.len());
-        let gathered = rows.map(|row| std::mem::take(&mut row[0]));
-        let own = std::mem::take(&mut self.words[0]);
-        let names: Vec<u64> = gathered.filter(|name| *name != own).chain([own]).filter(|name| *name != 0).collect();
-        for name in names.into_iter().map(AllocationName::from_word) {
-            self.segment.release(name.slot, name.id);
+    fn memory(&self) -> MutexGuard<'_, SendMemory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the call on this rank, which reads nothing of it any more: releases the memory of this call alone.
+    fn end(&mut self) {
+        let Some(call) = self.call.take() else { return };
+        let heads = self.all.chunks(self.words.len()).map(Head::of);
+        let own = Head::of(&self.words);
+        let mut memory = self.memory();
+        for head in heads.filter(|head| head.name != own.name).chain([own]) {
+            if head.name != 0 && head.kept == 0 {
+                memory.release(AllocationName::from_word(head.name));
+            }
+        }
+        memory.calls().end(call);
+        drop(memory);
+        // The next call may fail before it has received anything.
+        self.all.chunks_mut(self.words.len()).for_each(|row| row[..Head::WORDS].fill(0));
+    }
+
+    /// Copies what this rank sends beside its counts, or into shared memory, and writes the name of that memory, or the failure, into
+    /// its head.
+    fn begin(&mut self, buffers: Buffers<'_>) {
+        self.end();
+        let (call, ended) = {
+            let mut memory = self.memory();
+            (memory.calls().begin(), memory.calls().ended_here())
+        };
+        self.call = Some(call);
+        let beside = self.words_of_counts()..;
+        let counts = &self.words[Head::WORDS..][..self.ranks];
+        let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
+        let (send, recv) = buffers.into_bytes();
+        let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
+        let head = match bytemuck::cast_slice_mut(&mut self.words[beside]).get_mut(..send.len()) {
+            Some(beside) => {
+                beside.copy_from_slice(send);
+                Head::default()
+            }
+            None => self.share(call, send),
+        };
+        let head = Head { bytes: send.len() as u64, ended, ..head };
+        self.words[..Head::WORDS].copy_from_slice(&head.to_words());
+    }
+
+    /// Copies what this rank sends in `call` into shared memory. All ranks see a refusal, and release the memory.
+    fn share(&self, call: u64, send: &[u8]) -> Head {
+        let mut memory = self.memory();
+        if let Some((name, region)) = memory.keep(call, send.len(), self.timeout) {
+            // SAFETY: K: no rank reads what was sent from here before; the region is mapped and as long.
+            unsafe { self.fill(region, send) };
+            return Head { name: name.word(), kept: 1, ..Head::default() };
+        }
+        let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
+        let name = match memory.allocate(send.len(), self.timeout) {
+            Ok(name) => name,
+            Err(Error::NoSpace { free, .. }) => return Head { free, ..Head::default() },
+            Err(Error::System { errno, .. }) => return Head { refused: refused(errno), ..Head::default() },
+            Err(_) => return Head::default(),
+        };
+        let named = Head { name: name.word(), ..Head::default() };
+        match memory.map(name, send.len()) {
+            Ok(region) => {
+                // SAFETY: the memory was allocated for this call; the region is mapped, and reserved for as many bytes.
+                unsafe { self.fill(&region, send) };
+                named
+            }
+            Err(Error::System { errno, .. }) => Head { refused: refused(errno), ..named },
+            Err(_) => Head { refused: refused(None), ..named },
         }
     }
 
-    /// Allocates memory for the bytes that this rank sends, which all ranks can read.
-    fn allocate(&self, bytes: usize) -> Result<AllocationName, Error> {
-        let (rounded, most) = (bytes.next_multiple_of(rustix::param::page_size()), self.segment.max_allocation_bytes());
-        if rounded > most {
-            return Err(Error::NoSpace { needed: bytes as u64, free: most as u64, hint: String::new() });
-        }
-        let size = (rounded, rounded as u64);
-        self.segment.allocate_one(self.members.clone(), size, self.origin, self.timeout).map(Grant::name)
-    }
-
-    /// Copies the bytes that this rank sends into its allocation.
-    fn fill(&self, name: AllocationName, send: &[u8]) -> Result<(), Error> {
-        let bytes = send.len();
-        let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
-        // SAFETY: L: this rank is the sender and has not published the name; the region is mapped, and reserved for as many bytes.
-        unsafe { kernels::copy(region.as_ptr(), send.as_ptr(), bytes) };
-        Ok(())
-    }
-
-    /// Maps the named memory of a rank that sends `bytes` bytes, if there is such an allocation.
-    fn region_of(&self, name: AllocationName, bytes: usize) -> Result<Region, Error> {
-        match self.segment.bytes_of(name) {
-            Some(allocated) if allocated >= bytes => self.segment.region(name.slot, allocated),
-            _ => Err(Error::Poisoned { cause: "memory of an alltoall that was allocated for no rank".into() }),
+    /// Copies what this rank sends to others to the same places in `region`.
+    ///
+    /// # Safety
+    /// L: this rank has not published the region's name in this call, and no rank reads it. It is mapped, and as long as `send`.
+    unsafe fn fill(&self, region: &Region, send: &[u8]) {
+        let (sends, size) = (&self.words[Head::WORDS..][..self.ranks], self.datatype.size());
+        let own = block(sends, self.me, send.len() / size).unwrap_or(0..0);
+        for part in [0..own.start * size, own.end * size..send.len()] {
+            // SAFETY: the caller's, and the part lies inside `send`.
+            unsafe { kernels::copy(region.as_ptr().add(part.start), send[part.clone()].as_ptr(), part.len()) };
         }
     }
 
     /// Compares the counts of all ranks and copies this rank's blocks.
     fn deliver(&self, buffers: Buffers<'_>) -> Result<(), Error> {
-        let ranks = self.members.len();
-        let pairs = (0..ranks).flat_map(|to| (0..ranks).map(move |from| (from, to)));
+        let mut memory = self.memory();
+        for rank in 0..self.ranks {
+            memory.calls().note(rank, Head::of(self.row(rank)).ended);
+        }
+        let pairs = (0..self.ranks).flat_map(|to| (0..self.ranks).map(move |from| (from, to)));
         for (from, to) in pairs {
             let (sends, expects) = (self.sends(from)[to], self.expects(to)[from]);
             if sends != expects {
                 return Err(Error::counts_differ("alltoall", [from, to], sends as usize, expects as usize));
             }
         }
-        for rank in 0..ranks {
-            let [name, needed, free, refused] = self.head(rank);
-            if refused != 0 {
-                let context = format!(
-                    "rank {rank} could not have the {needed} bytes that it sends in a non-blocking alltoall of unequal blocks; raise its \
-                     limit of address space (ulimit -v)"
-                );
-                return Err(match refused as i32 - 1 {
-                    0 => Error::system(
-                        context,
-                        "its program has closed the arena's descriptor (close_range, closefrom?)",
-                    ),
-                    errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
-                });
-            }
-            if name == 0 && self.beside_counts(rank).is_none() {
-                let hint = format!(
-                    "rank {rank} has no shared memory for what it sends in a non-blocking alltoall of unequal blocks; make the blocking call, \
-                     or set EARLYBIRD_ARENA_MAX higher"
-                );
-                return Err(Error::NoSpace { needed, free, hint });
-            }
-        }
-        self.receive(buffers)
+        (0..self.ranks).try_for_each(|rank| self.check_memory(rank))?;
+        self.receive(buffers, &mut memory)
     }
 
-    fn receive(&self, buffers: Buffers<'_>) -> Result<(), Error> {
+    /// Returns the error of all ranks if `rank` had no memory for what it sends.
+    fn check_memory(&self, rank: usize) -> Result<(), Error> {
+        let Head { name, bytes, free, refused, .. } = Head::of(self.row(rank));
+        if refused != 0 {
+            let context = format!(
+                "rank {rank} could not have the {bytes} bytes that it sends in a non-blocking alltoall of unequal blocks; raise its \
+                 limit of address space (ulimit -v)"
+            );
+            return Err(match refused as i32 - 1 {
+                0 => Error::system(context, "its program has closed the arena's descriptor (close_range, closefrom?)"),
+                errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
+            });
+        }
+        if name == 0 && self.beside_counts(rank).is_none() {
+            let hint = format!(
+                "rank {rank} has no shared memory for what it sends in a non-blocking alltoall of unequal blocks; make the blocking call, \
+                 or set EARLYBIRD_ARENA_MAX higher"
+            );
+            return Err(Error::NoSpace { needed: bytes, free, hint });
+        }
+        Ok(())
+    }
+
+    fn receive(&self, buffers: Buffers<'_>, memory: &mut SendMemory) -> Result<(), Error> {
         let bad = || Error::Poisoned { cause: "counts of an alltoall that cannot be".into() };
         let (size, me) = (self.datatype.size(), self.me);
         let (send, recv) = buffers.into_bytes();
-        let send = send.as_deref().unwrap_or(recv);
-        let own = block(self.sends(me), me, send.len() / size).ok_or_else(bad)?;
-        let own = send[own.start * size..own.end * size].to_vec();
-        for from in 0..self.members.len() {
+        let bytes = |block: Range<usize>| block.start * size..block.end * size;
+        let own = block(self.sends(me), me, send.as_deref().unwrap_or(recv).len() / size).ok_or_else(bad)?;
+        let to = block(self.expects(me), me, recv.len() / size).ok_or_else(bad)?;
+        match &send {
+            Some(send) => recv[bytes(to)].copy_from_slice(&send[bytes(own)]),
+            // Others read what was sent in shared memory, so all of the buffer is free but for this block.
+            None => recv.copy_within(bytes(own), to.start * size),
+        }
+        for from in (0..self.ranks).filter(|from| *from != me) {
             let to = block(self.expects(me), from, recv.len() / size).ok_or_else(bad)?;
-            let to = &mut recv[to.start * size..to.end * size];
-            if from == me {
-                to.copy_from_slice(&own);
-                continue;
-            }
+            let to = &mut recv[bytes(to)];
             if to.is_empty() {
                 continue;
             }
-            let [name, bytes, ..] = self.head(from);
+            let head = Head::of(self.row(from));
             // As long as `to`, since the counts were compared.
-            let at = block(self.sends(from), me, bytes as usize / size).ok_or_else(bad)?;
-            let region;
+            let at = block(self.sends(from), me, head.bytes as usize / size).ok_or_else(bad)?;
+            let (name, length) = (AllocationName::from_word(head.name), head.bytes as usize);
+            let of_this_call: Region;
             let sent = match self.beside_counts(from) {
                 Some(sent) => sent.as_ptr(),
+                None if head.kept != 0 => memory.kept_by_other(name, length)?.as_ptr().cast_const(),
                 None => {
-                    region = self.region_of(AllocationName::from_word(name), bytes as usize)?;
-                    region.as_ptr().cast_const()
+                    of_this_call = memory.map(name, length)?;
+                    of_this_call.as_ptr().cast_const()
                 }
             };
             let clean = if let Datatype::Builtin(dtype) = self.datatype { kernels::cleaning(dtype) } else { None };
-            // SAFETY: L: the sender wrote it before it published the name, and no rank writes it before this one releases it;
-            // the region is mapped, and it or what lies beside the counts holds `at`, as was checked. `to` is as long, and borrowed
-            // exclusively; bytes that are no value of the datatype are cleaned where there are such.
+            // SAFETY: L: the sender wrote it before it published the name, and no rank writes it before this one releases it or
+            // ends the call; the region is mapped, and it or what lies beside the counts holds `at`, as was checked. `to` is as long, and
+            // borrowed exclusively; bytes that are no value of the datatype are cleaned where there are such.
             unsafe {
                 let source = sent.add(at.start * size);
                 match clean {
-                    Some(clean) => clean(to.as_mut_ptr(), source, at.len(), self.members.len()),
+                    Some(clean) => clean(to.as_mut_ptr(), source, at.len(), self.ranks),
                     None => kernels::copy(to.as_mut_ptr(), source, at.len() * size),
                 }
             }
         }
         Ok(())
-    }
-
-    /// Copies what this rank sends beside its counts, or into shared memory, and writes the name of that memory, or the failure, into
-    /// its head.
-    fn publish(&mut self, buffers: Buffers<'_>) {
-        let beside = self.words_of_counts()..;
-        let counts = &self.words[HEAD..][..self.members.len()];
-        let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
-        let (send, recv) = buffers.into_bytes();
-        let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
-        if let Some(beside) = bytemuck::cast_slice_mut(&mut self.words[beside]).get_mut(..send.len()) {
-            beside.copy_from_slice(send);
-            self.words[..HEAD].copy_from_slice(&[0, send.len() as u64, 0, 0]);
-            return;
-        }
-        // All ranks see a refusal, and release the memory.
-        let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
-        let [name, free, refusal] = match self.allocate(send.len()) {
-            Ok(name) => match self.fill(name, send) {
-                Ok(()) => [name.word(), 0, 0],
-                Err(Error::System { errno, .. }) => [name.word(), 0, refused(errno)],
-                Err(_) => [name.word(), 0, refused(None)],
-            },
-            Err(Error::NoSpace { free, .. }) => [0, free, 0],
-            Err(Error::System { errno, .. }) => [0, 0, refused(errno)],
-            Err(_) => [0; 3],
-        };
-        self.words[..HEAD].copy_from_slice(&[name, send.len() as u64, free, refusal]);
     }
 }
 
@@ -269,14 +324,13 @@ impl BufferOwner for AlltoallvBuffers {
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        self.gathered.release_all();
-        self.gathered.publish(self.owned.as_buffers());
+        self.gathered.begin(self.owned.as_buffers());
         Ok(())
     }
 
     fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
         let delivered = outcome.and_then(|()| self.gathered.deliver(self.owned.as_buffers()));
-        self.gathered.release_all();
+        self.gathered.end();
         delivered
     }
 
@@ -292,6 +346,6 @@ impl BufferOwner for AlltoallvBuffers {
 impl Drop for GatheredCounts {
     /// For a call that was started and never completed.
     fn drop(&mut self) {
-        self.release_all();
+        self.end();
     }
 }

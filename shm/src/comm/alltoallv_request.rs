@@ -1,8 +1,9 @@
 //! The preparation of a non-blocking alltoall of unequal blocks.
 
 use super::alltoallv_buffers::AlltoallvBuffers;
-use super::node_comm::NodeComm;
+use super::node_comm::{NodeComm, NodeState};
 use super::requests::InactiveRequest;
+use super::send_memory::SendMemory;
 use crate::Error;
 use crate::config::Algorithm;
 use crate::op::{DType, FoldOrder, Op};
@@ -11,27 +12,40 @@ use crate::protocol::active_request::{ActiveRequest, Blocks};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
 use crate::protocol::signature::Signature;
+use std::sync::{Arc, Mutex};
+
+/// Bytes that one rank keeps at most: two blocks for what is sent, since the one before may still be read, and outgrown ones.
+const MOST_KEPT_BYTES: usize = 8 << 20;
 
 impl NodeComm {
-    /// Prepares an alltoall of unequal blocks, which was checked. The ranks compare counts once all have started it. The bytes
-    /// sent take as much shared memory, in whole pages, from the start until all ranks have received their blocks. At
-    /// completion, [`Error::Mismatch`] and [`Error::NoSpace`] are the same on all ranks, and the group goes on.
+    /// Prepares an alltoall of unequal blocks, which was checked. The ranks compare counts once all have started it. What is sent
+    /// takes shared memory that is kept for later calls, or as much of its own, in whole pages, from the start until all ranks have
+    /// received their blocks. At completion, [`Error::Mismatch`] and [`Error::NoSpace`] are the same on all ranks, and the group goes on.
     pub(super) fn prepare_alltoallv(&self, mut call: OwnedCall) -> Result<InactiveRequest, Error> {
-        let state = self.lock()?;
-        let (origin, timeout) = (state.results.origin(), state.timeout());
-        drop(state);
+        let (memory, timeout) = {
+            let mut state = self.lock()?;
+            (self.send_memory(&mut state), state.timeout())
+        };
         let checked = call.check(self.rank, self.size)?;
         let datatype = checked.datatype();
         let counts: Vec<u64> =
             checked.pair_counts().into_iter().flatten().flatten().map(|count| *count as u64).collect();
-        let me = (self.rank, self.members().to_vec());
         let owned = call.into_buffers();
-        let buffers = AlltoallvBuffers::new(me, (&counts, datatype), owned, self.segment.clone(), (origin, timeout));
+        let buffers = AlltoallvBuffers::new((self.rank, self.size), (&counts, datatype), owned, memory, timeout);
         let (collective, order) = (Collective::AllToAll, FoldOrder::Rank);
         let signature = Signature::new(collective, datatype, Op::Sum, order, Algorithm::Auto, 0).started().unequal(&[]);
         let prepared = Prepared::new(signature.in_lane(true), DType::U64, Op::Sum, self.size, false, Algorithm::Flat)?;
         let prepared = prepared.carried_as(Collective::AllGather);
         let (buffers, words) = buffers.into_words();
         Ok(InactiveRequest::of(ActiveRequest::new(prepared, buffers, 0, Blocks::Equal(words), self.room())))
+    }
+
+    /// The memory that started alltoalls are sent from. All ranks together keep half as much as the group's own memory, at most.
+    fn send_memory(&self, state: &mut NodeState) -> Arc<Mutex<SendMemory>> {
+        let origin = state.results.origin();
+        let members = self.group_info.members.clone();
+        let share = usize::try_from(self.budget_bytes).unwrap_or(usize::MAX) / 2 / self.size;
+        let make = || SendMemory::new(self.segment.clone(), members, origin, share.min(MOST_KEPT_BYTES));
+        state.send_memory.get_or_insert_with(|| Arc::new(Mutex::new(make()))).clone()
     }
 }

@@ -13,6 +13,7 @@ mod outside;
 mod registered;
 mod registered_buffers;
 mod requests;
+mod send_memory;
 mod shared_results;
 mod split;
 mod views;

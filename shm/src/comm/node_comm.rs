@@ -1,6 +1,7 @@
 //! The group of a node's ranks as its members hold it: joining, what it is, and the lock that a call takes.
 
 use super::call_cache::CallCache;
+use super::send_memory::SendMemory;
 use super::shared_results;
 use crate::Error;
 use crate::config::WaitPreset;
@@ -96,6 +97,8 @@ pub(super) struct NodeState {
     pub(super) begun: Option<(Report, usize)>,
     /// The memory of shared results.
     pub(super) results: shared_results::Results,
+    /// The memory that started alltoalls of unequal blocks are sent from, once there is such a call.
+    pub(super) send_memory: Option<Arc<Mutex<SendMemory>>>,
 }
 
 impl NodeState {
@@ -186,6 +189,7 @@ impl NodeComm {
             peer_reads: PeerReads::Untried,
             begun: None,
             results,
+            send_memory: None,
         });
         NodeComm {
             state,
