@@ -191,14 +191,14 @@ impl Row {
 
     /// Memory for a copy of the row in a call under way, and the row.
     pub fn into_copy(self) -> Result<(CallMemory, KeptRow), CallFailure> {
-        Ok((CallMemory::Owned(vec![0; self.bytes]), KeptRow::new(self)?))
+        Ok((CallMemory::Owned(Scratch::new(self.bytes)), KeptRow::new(self)?))
     }
 }
 
 /// Memory of a call under way: the caller's, or a copy.
 pub enum CallMemory {
     Borrowed(*mut c_void, usize),
-    Owned(Vec<u8>),
+    Owned(Scratch),
 }
 
 impl CallMemory {
@@ -207,7 +207,7 @@ impl CallMemory {
             // The address of no bytes may be null.
             CallMemory::Borrowed(_, 0) => ptr::slice_from_raw_parts_mut(ptr::dangling_mut(), 0),
             CallMemory::Borrowed(at, bytes) => ptr::slice_from_raw_parts_mut(at.cast(), *bytes),
-            CallMemory::Owned(bytes) => ptr::from_mut(bytes.as_mut_slice()),
+            CallMemory::Owned(bytes) => ptr::from_mut(&mut **bytes),
         }
     }
 }

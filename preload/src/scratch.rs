@@ -1,4 +1,4 @@
-//! Memory for copies of blocks: kept by each thread for its next call, since fresh pages cost more than the copies.
+//! Memory for copies of blocks: kept by each thread for its next calls, since fresh pages cost more than the copies.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -7,6 +7,10 @@ use std::ops::{Deref, DerefMut};
 const LARGEST_KEPT: usize = 64 << 20;
 /// A call has two sides, and a fold by MPI its operands.
 const MOST_KEPT: usize = 3;
+
+/// How many times as long as needed memory may be that is taken again, and what counts as needed at least.
+const MOST_TIMES: usize = 4;
+const LEAST_WORDS: usize = 256;
 
 thread_local! {
     static KEPT: RefCell<Vec<Vec<u128>>> = const { RefCell::new(Vec::new()) };
@@ -20,13 +24,20 @@ pub struct Scratch {
 
 impl Scratch {
     pub fn new(bytes: usize) -> Scratch {
-        let mut memory = KEPT.with_borrow_mut(|kept| kept.pop()).unwrap_or_default();
         let words = bytes.div_ceil(size_of::<u128>());
+        let mut memory = KEPT.with_borrow_mut(|kept| take(kept, words)).unwrap_or_default();
         if memory.len() < words {
             memory.resize(words, 0);
         }
         Scratch { memory, bytes }
     }
+}
+
+/// The longest memory that is not much too long: a call that does not block may have it for as long as the program runs.
+fn take(kept: &mut Vec<Vec<u128>>, words: usize) -> Option<Vec<u128>> {
+    let suits = (0..kept.len()).filter(|at| kept[*at].len() <= MOST_TIMES * words.max(LEAST_WORDS));
+    let longest = suits.max_by_key(|at| kept[*at].len())?;
+    Some(kept.swap_remove(longest))
 }
 
 impl Drop for Scratch {
@@ -68,8 +79,12 @@ mod tests {
         drop(first);
         let again = Scratch::new(40);
         assert_eq!((again.as_ptr(), again.len()), (at, 40));
+        drop((again, Scratch::new(1 << 20)));
+        let (small, large) = (Scratch::new(40), Scratch::new((1 << 20) - 7));
+        assert!(small.as_ptr() == at && large.memory.len() == (1 << 20) / size_of::<u128>());
+        let again = small;
         let others = [Scratch::new(1), Scratch::new(2), Scratch::new(3), Scratch::new(LARGEST_KEPT + 1)];
-        drop((others, again));
+        drop((others, again, large));
         KEPT.with_borrow(|kept| assert!(kept.len() == MOST_KEPT && kept.iter().all(|memory| memory.len() < 1 << 20)));
     }
 }
