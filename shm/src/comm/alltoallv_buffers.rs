@@ -187,9 +187,9 @@ impl GatheredCounts {
     /// Copies what this rank sends in `call` into shared memory. All ranks see a refusal, and release the memory.
     fn share(&self, call: u64, send: &[u8]) -> Head {
         let mut memory = self.memory();
-        if let Some((name, region)) = memory.keep(call, send.len(), self.timeout) {
-            // SAFETY: K: no rank reads what was sent from here before; the region is mapped and as long.
-            unsafe { self.fill(region, send) };
+        if let Some((name, block)) = memory.keep(call, send.len(), self.timeout) {
+            // SAFETY: K: no rank reads what was sent from here before; the block is mapped and as long.
+            unsafe { self.fill(block, send) };
             return Head { name: name.word(), kept: 1, ..Head::default() };
         }
         let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
@@ -203,7 +203,7 @@ impl GatheredCounts {
         match memory.map(name, send.len()) {
             Ok(region) => {
                 // SAFETY: the memory was allocated for this call; the region is mapped, and reserved for as many bytes.
-                unsafe { self.fill(&region, send) };
+                unsafe { self.fill(region.as_ptr(), send) };
                 named
             }
             Err(Error::System { errno, .. }) => Head { refused: refused(errno), ..named },
@@ -211,16 +211,16 @@ impl GatheredCounts {
         }
     }
 
-    /// Copies what this rank sends to others to the same places in `region`.
+    /// Copies what this rank sends to others to the same places in shared memory.
     ///
     /// # Safety
-    /// L: this rank has not published the region's name in this call, and no rank reads it. It is mapped, and as long as `send`.
-    unsafe fn fill(&self, region: &Region, send: &[u8]) {
+    /// L: this rank has not published the memory's name in this call, and no rank reads it. It is mapped, and as long as `send`.
+    unsafe fn fill(&self, memory: *mut u8, send: &[u8]) {
         let (sends, size) = (&self.words[Head::WORDS..][..self.ranks], self.datatype.size());
         let own = block(sends, self.me, send.len() / size).unwrap_or(0..0);
         for part in [0..own.start * size, own.end * size..send.len()] {
             // SAFETY: the caller's, and the part lies inside `send`.
-            unsafe { kernels::copy(region.as_ptr().add(part.start), send[part.clone()].as_ptr(), part.len()) };
+            unsafe { kernels::copy(memory.add(part.start), send[part.clone()].as_ptr(), part.len()) };
         }
     }
 

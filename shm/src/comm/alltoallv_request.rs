@@ -14,8 +14,8 @@ use crate::protocol::collective::Collective;
 use crate::protocol::signature::Signature;
 use std::sync::{Arc, Mutex};
 
-/// Bytes that one rank keeps at most: two blocks for what is sent, since the one before may still be read, and outgrown ones.
-const MOST_KEPT_BYTES: usize = 8 << 20;
+/// Bytes that one rank keeps at most, for two calls one after the other: what was sent in the first may still be read.
+const MOST_KEPT_BYTES: usize = 32 << 20;
 
 impl NodeComm {
     /// Prepares an alltoall of unequal blocks, which was checked. The ranks compare counts once all have started it. What is sent
@@ -43,9 +43,9 @@ impl NodeComm {
     /// The memory that started alltoalls are sent from. All ranks together keep half as much as the group's own memory, at most.
     fn send_memory(&self, state: &mut NodeState) -> Arc<Mutex<SendMemory>> {
         let origin = state.results.origin();
-        let members = self.group_info.members.clone();
+        let group = self.group_info.clone();
         let share = usize::try_from(self.budget_bytes).unwrap_or(usize::MAX) / 2 / self.size;
-        let make = || SendMemory::new(self.segment.clone(), members, origin, share.min(MOST_KEPT_BYTES));
+        let make = || SendMemory::new(self.segment.clone(), group, origin, share.min(MOST_KEPT_BYTES));
         state.send_memory.get_or_insert_with(|| Arc::new(Mutex::new(make()))).clone()
     }
 }

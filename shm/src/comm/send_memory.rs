@@ -2,14 +2,15 @@
 //!
 //! What a rank sends stays where it lies until all ranks have read it, and no rank says so by itself. But all ranks begin these
 //! calls in one order, and with each call a rank tells how many of them have ended on it: a rank that has heard that a call has ended everywhere
-//! sends another one from the same memory. So memory is kept from call to call, mapped by its readers, until the communicator
-//! ends. What is too long for that takes memory for one call, which every rank releases once it has read.
+//! sends another one from the same memory, or gives it back. So blocks of memory are kept from call to call, and stay mapped by their readers.
+//! What is too long for that takes memory for one call, which every rank releases once it has read.
 //!
 //! Invariant **K (kept)**: a block is written by its owner alone, between hearing that the last call sent from it has ended on
-//! every rank and publishing its name again.
+//! every rank and publishing its name again. The group counts as its user, so that without such a message nobody frees it before the group's end.
 
 use crate::Error;
-use crate::memory::{AllocationName, Grant, Origin, Region, Segment};
+use crate::mapped::GroupInfo;
+use crate::memory::{Allocation, AllocationName, BufferUse, Grant, Origin, Region, Segment};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,30 +22,30 @@ const LEAST_BLOCK_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct SendMemory {
     segment: Arc<Segment>,
-    members: Arc<[usize]>,
+    group: GroupInfo,
     origin: Origin,
     /// Bytes of all blocks together, at most.
     most: usize,
     calls: BegunCalls,
     blocks: Vec<Block>,
-    /// The blocks of other ranks, by their names.
-    mapped: HashMap<u64, Region>,
+    /// The blocks of other ranks, by their region.
+    mapped: HashMap<usize, (AllocationName, Region)>,
 }
 
 #[derive(Debug)]
 struct Block {
-    name: AllocationName,
-    region: Region,
+    allocation: Allocation,
+    group: BufferUse,
     /// The last call that was sent from it.
     call: u64,
 }
 
 impl SendMemory {
-    /// The memory of a rank of the group of these members, none yet. `most` bytes are kept; `origin` is that of memory which this
-    /// rank releases when it leaves the group.
-    pub(super) fn new(segment: Arc<Segment>, members: Arc<[usize]>, origin: Origin, most: usize) -> Self {
-        let calls = BegunCalls::new(members.len());
-        SendMemory { segment, members, origin, most, calls, blocks: Vec::new(), mapped: HashMap::new() }
+    /// The memory of a rank of a group, none yet. `most` bytes are kept; `origin` is that of memory which this rank releases when it
+    /// leaves the group.
+    pub(super) fn new(segment: Arc<Segment>, group: GroupInfo, origin: Origin, most: usize) -> Self {
+        let calls = BegunCalls::new(group.members.len());
+        SendMemory { segment, group, origin, most, calls, blocks: Vec::new(), mapped: HashMap::new() }
     }
 
     /// Numbers of the calls that have begun here, and what the others have told of theirs.
@@ -52,43 +53,47 @@ impl SendMemory {
         &mut self.calls
     }
 
-    /// A kept block of `bytes` or more from which `call` is sent; `None` if it would be too much to keep, or there is no memory.
+    /// A kept block of `bytes` or more from which `call` is sent, and its name; `None` if it would be too much to keep, or there is no
+    /// memory. Shorter blocks that nobody reads are given back where a longer one is needed.
     pub(super) fn keep(
         &mut self,
         call: u64,
         bytes: usize,
         timeout: Option<Duration>,
-    ) -> Option<(AllocationName, &Region)> {
+    ) -> Option<(AllocationName, *mut u8)> {
         let ended = self.calls.ended_everywhere();
-        let free = |block: &Block| block.call < ended && block.region.len() >= bytes;
-        let known = (0..self.blocks.len()).filter(|at| free(&self.blocks[*at]));
-        let at = match known.min_by_key(|at| self.blocks[*at].region.len()) {
+        let suits = |block: &Block| block.call < ended && block.allocation.bytes() >= bytes;
+        let known = (0..self.blocks.len()).filter(|at| suits(&self.blocks[*at]));
+        let at = match known.min_by_key(|at| self.blocks[*at].allocation.bytes()) {
             Some(known) => known,
             None => {
-                let (name, region) = self.allocate_kept(bytes, timeout)?;
-                self.blocks.push(Block { name, region, call });
+                let block = self.allocate_kept(call, bytes, timeout)?;
+                self.blocks.push(block);
                 self.blocks.len() - 1
             }
         };
         let block = &mut self.blocks[at];
         block.call = call;
-        Some((block.name, &block.region))
+        Some((block.allocation.name()?, block.allocation.as_ptr()))
     }
 
-    fn allocate_kept(&self, bytes: usize, timeout: Option<Duration>) -> Option<(AllocationName, Region)> {
+    fn allocate_kept(&mut self, call: u64, bytes: usize, timeout: Option<Duration>) -> Option<Block> {
         let size = bytes.max(LEAST_BLOCK_BYTES).checked_next_power_of_two()?;
-        let kept: usize = self.blocks.iter().map(|block| block.region.len()).sum();
-        if kept.saturating_add(size) > self.most {
+        // The next call needs another one.
+        if size > self.most / 2 {
             return None;
         }
-        let name = self.allocate(size, timeout).ok()?;
-        match self.map(name, size) {
-            Ok(region) => Some((name, region)),
-            Err(_) => {
-                self.release(name);
-                None
-            }
+        let ended = self.calls.ended_everywhere();
+        for outgrown in self.blocks.extract_if(.., |block| block.call < ended) {
+            outgrown.allocation.end_use(outgrown.group);
         }
+        let kept: usize = self.blocks.iter().map(|block| block.allocation.bytes()).sum();
+        if kept + size > self.most {
+            return None;
+        }
+        let allocation = self.segment.allocate_buffer(size, timeout).ok()?;
+        let group = allocation.begin_use(self.group.allocation).ok()?;
+        Some(Block { allocation, group, call })
     }
 
     /// A kept block of another rank with at least `bytes` bytes.
@@ -96,12 +101,11 @@ impl SendMemory {
     /// # Errors
     /// The errors of [`SendMemory::map`].
     pub(super) fn kept_by_other(&mut self, name: AllocationName, bytes: usize) -> Result<&Region, Error> {
-        let is_mapped = self.mapped.get(&name.word()).is_some_and(|region| region.len() >= bytes);
-        if !is_mapped {
-            let region = self.map(name, bytes)?;
-            self.mapped.insert(name.word(), region);
+        let is_mapped = |(known, region): &(AllocationName, Region)| *known == name && region.len() >= bytes;
+        if !self.mapped.get(&name.slot).is_some_and(is_mapped) {
+            self.mapped.insert(name.slot, (name, self.map(name, bytes)?));
         }
-        Ok(&self.mapped[&name.word()])
+        Ok(&self.mapped[&name.slot].1)
     }
 
     /// Allocates memory for all ranks of the group, reserved, which each of them releases.
@@ -116,7 +120,7 @@ impl SendMemory {
             return Err(Error::NoSpace { needed: bytes as u64, free: most as u64, hint: String::new() });
         }
         let size = (rounded, rounded as u64);
-        self.segment.allocate_one(self.members.to_vec(), size, self.origin, timeout).map(Grant::name)
+        self.segment.allocate_one(self.group.members.to_vec(), size, self.origin, timeout).map(Grant::name)
     }
 
     /// Maps memory that a rank has allocated, of `least` bytes or more, and makes it present, which takes less time than the faults
@@ -184,7 +188,7 @@ impl BegunCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{AttachOptions, BudgetLimits};
+    use crate::memory::AttachOptions;
 
     #[test]
     fn a_call_has_ended_everywhere_when_all_lower_ones_have_on_all_ranks() {
@@ -208,24 +212,38 @@ mod tests {
         let options =
             AttachOptions { size: 1, key: "send-memory".into(), region_bytes: 1 << 20, ..AttachOptions::default() };
         let (segment, _) = Segment::attach(&options).unwrap();
-        segment.set_budget(BudgetLimits { total: 64 << 20, base: 0 });
-        SendMemory::new(segment, [0].into(), Origin { parent: 1 << 63, serial: 0 }, most)
+        let group = GroupInfo { me: 0, members: [0].into(), allocation: None };
+        SendMemory::new(segment, group, Origin { parent: 1 << 63, serial: 0 }, most)
+    }
+
+    /// The address that a call of so many bytes is sent from; without another rank it has no name.
+    fn send(memory: &mut SendMemory, bytes: usize) -> Option<usize> {
+        let call = memory.calls().begin();
+        memory.keep(call, bytes, None);
+        memory.calls().end(call);
+        memory.blocks.iter().find(|block| block.call == call).map(|block| block.allocation.as_ptr() as usize)
     }
 
     #[test]
     fn memory_is_sent_from_again_once_all_have_ended_the_call() {
         let mut memory = memory(4 * LEAST_BLOCK_BYTES);
-        let mut names = Vec::new();
-        for _ in 0..4 {
-            let call = memory.calls().begin();
-            names.push(memory.keep(call, 5000, None).unwrap().0);
-            memory.calls().end(call);
-        }
-        assert!(names.iter().enumerate().all(|(i, name)| !names[..i].contains(name)), "no rank has told anything");
-        let call = memory.calls().begin();
-        assert!(memory.keep(call, 5000, None).is_none(), "more than is kept");
+        let blocks = [(); 4].map(|()| send(&mut memory, 5000).unwrap());
+        assert!(blocks.iter().enumerate().all(|(i, at)| !blocks[..i].contains(at)), "no rank has told anything");
+        assert_eq!(send(&mut memory, 5000), None, "more than is kept");
         memory.calls().note(0, 2);
-        assert!(names[..2].contains(&memory.keep(call, 5000, None).unwrap().0));
-        assert!(memory.keep(call, LEAST_BLOCK_BYTES + 1, None).is_none(), "none is as long");
+        assert!(blocks[..2].contains(&send(&mut memory, 5000).unwrap()));
+    }
+
+    #[test]
+    fn blocks_that_are_too_short_are_given_back_unless_they_are_read() {
+        let mut memory = memory(4 * LEAST_BLOCK_BYTES);
+        assert!(send(&mut memory, 1).is_some() && send(&mut memory, 1).is_some());
+        assert_eq!(send(&mut memory, 2 * LEAST_BLOCK_BYTES + 1), None, "two of them are more than is kept");
+        assert!(send(&mut memory, 2 * LEAST_BLOCK_BYTES).is_some());
+        assert_eq!(send(&mut memory, 2 * LEAST_BLOCK_BYTES), None, "all may still be read");
+        memory.calls().note(0, 2);
+        assert!(send(&mut memory, 2 * LEAST_BLOCK_BYTES).is_some());
+        let lengths: Vec<usize> = memory.blocks.iter().map(|block| block.allocation.bytes()).collect();
+        assert_eq!(lengths, [2 * LEAST_BLOCK_BYTES; 2]);
     }
 }
