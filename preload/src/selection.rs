@@ -38,15 +38,15 @@ const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[(MpiFunction::Bcast, 6 << 10, 12 << 10)]
 };
 
-/// Such sizes on several nodes, measured on two hosts of one and two ranks or two each, which shared two CPUs. Other calls and MPICH were not
-/// measured there. Sizes that some ranks do not know are all or none.
+/// Such sizes on several nodes, measured on two hosts with three and with four ranks, which shared two CPUs. MPICH was not measured there.
+/// Where some ranks do not know the sizes, it is all or none.
 const SEVERAL_NODES: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[
         (MpiFunction::Reduce, 0, 1 << 10),
         (MpiFunction::Bcast, 0, 1 << 10),
         (MpiFunction::Gather, 0, 8 << 10),
         (MpiFunction::Gatherv, 0, u64::MAX),
-        (MpiFunction::Scatter, 0, 8 << 10),
+        (MpiFunction::Scatter, 0, 4 << 10),
         (MpiFunction::Scatterv, 0, u64::MAX),
         (MpiFunction::Alltoall, 0, 32 << 10),
         (MpiFunction::Alltoallv, 0, u64::MAX),
@@ -61,8 +61,8 @@ const SEVERAL_NODES: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[]
 };
 
-/// Calls that do not block and of whose blocks no rank knows all lengths: what is sent takes shared memory of its own each time. MPI was
-/// measured to be faster at every size, on one node with both MPI libraries, and on several with Open MPI's alltoalls.
+/// Calls that do not block and of whose blocks no rank knows all lengths, so it is all or none. MPI was measured to be faster where
+/// blocks are small, and where a rank sends more than what is kept in shared memory for it.
 const EVERYWHERE: &[MpiFunction] = &[
     MpiFunction::Ialltoallv,
     MpiFunction::Alltoallv_init,

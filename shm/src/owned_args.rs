@@ -128,8 +128,8 @@ impl OwnedCall {
         self.args().check(rank, size)
     }
 
-    /// The arguments of the call on its own buffers.
-    fn args(&mut self) -> CollectiveArgs<'_> {
+    /// The arguments of the call on its own buffers, unchecked.
+    pub fn args(&mut self) -> CollectiveArgs<'_> {
         let counts = match &self.counts {
             OwnedCounts::Uniform => Counts::Uniform,
             OwnedCounts::PerRank(counts) => Counts::PerRank(counts),

@@ -369,22 +369,23 @@ impl Communicator {
         CommRef::Shared(self.clone()).init(args)
     }
 
-    /// Checks a call, and hands its buffers to what carries it out.
+    /// Checks a call, and hands its buffers to what carries it out. The record is of the call as it was made.
     fn prepare<B: BufferOwner>(
         &self,
         args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
     ) -> Result<(PreparedCall, NewRecord), Error> {
         let mut call = args.into_call();
-        let checked = call.check(self.rank, self.size)?;
-        let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
-        // A started barrier sends a token.
-        let bytes = if collective == Collective::Barrier { 0 } else { bytes };
-        let record = NewRecord { collective, bytes };
+        let record = match NewRecord::of(&call.args(), self.size) {
+            // A started barrier sends a token.
+            NewRecord { collective: Collective::Barrier, .. } => NewRecord::without_data(Collective::Barrier),
+            record => record,
+        };
         let ready = match self.across() {
             Some(across) => PreparedCall::MultiNode(Box::new(across.prepared(call)?)),
             None => {
-                self.refuse_plan(collective, bytes)?;
-                PreparedCall::OneNode(self.node.prepare(call)?)
+                let ready = PreparedCall::OneNode(self.node.prepare(call)?);
+                self.refuse_plan(record)?;
+                ready
             }
         };
         Ok((ready, record))
@@ -392,7 +393,7 @@ impl Communicator {
 
     /// Refuses a call that is started on one node where a plan was chosen for it. Plans that were measured for blocking calls do not
     /// count.
-    fn refuse_plan(&self, collective: Collective, bytes: usize) -> Result<(), Error> {
+    fn refuse_plan(&self, NewRecord { collective, bytes }: NewRecord) -> Result<(), Error> {
         match plan_of(collective, self.settings.requested(collective, bytes)) {
             None => Ok(()),
             Some(plan) => Err(Error::Unsupported {
