@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn two_ranks_copy_once_what_stays_in_the_caches() {
-        for (maker, from, end) in [(Maker::Other, 1 << 20, 2 << 20), (Maker::Intel, 512 << 10, 8 << 20)] {
+        for (maker, from, end) in [(Maker::Other, (1 << 20) + 1, 2 << 20), (Maker::Intel, 512 << 10, 8 << 20)] {
             let limits = Thresholds::default_for(2, 2, maker);
             for collective in [Collective::AllGather, Collective::AllToAll] {
                 let chosen = [from - 1, from, end - 1, end, 64 << 20]
