@@ -316,8 +316,9 @@ impl Communicator {
     /// started it and computes is not needed. All ranks must give such buffers; after an error the one of the result holds
     /// zeros. Every other call takes shared buffers as it takes vectors. An alltoall of unequal blocks compares the counts of
     /// all ranks when it ends: counts that differ are an [`Error::Mismatch`] on all ranks, which go on. On one node what a rank
-    /// sends in it lies in shared memory of the node, whole pages out of [`Config::arena_max_bytes`](crate::Config), until
-    /// every rank has received its part; over several nodes a rank must come back to the communicator for its data to be sent.
+    /// sends in it lies in shared memory of the node, out of [`Config::arena_max_bytes`](crate::Config): up to 32 MiB of it stay
+    /// with the communicator for later calls, more is taken until every rank has received its part, which costs its page faults. Over
+    /// several nodes a rank must come back to the communicator for its data to be sent.
     ///
     /// # Errors
     /// Everything that can be refused at once: [`Error::Usage`], [`Error::Unsupported`] where the operator does not exist for
