@@ -127,13 +127,13 @@ mod tests {
     fn settings_precede_measurements() {
         let selection = |setting: &str, measured| Selection::new(&Interpose::read(setting).unwrap().1, measured);
         for measured in [Measured::Nowhere, Measured::TwoRanks, Measured::SeveralNodes] {
-            let selection = selection("on,reduce=mpi:8-1Ki,broadcast=earlybird,barrier=mpi", measured);
-            let of_reduce =
-                [7, 8, 1 << 10, (1 << 10) + 1].map(|bytes| selection.prefers_mpi(MpiFunction::Reduce, bytes));
-            assert_eq!(of_reduce, [false, true, true, false]);
+            let selection = selection("on,allreduce=mpi:8-1Ki,broadcast=earlybird,barrier=mpi", measured);
+            let of_allreduce =
+                [7, 8, 1 << 10, (1 << 10) + 1].map(|bytes| selection.prefers_mpi(MpiFunction::Allreduce, bytes));
+            assert_eq!(of_allreduce, [false, true, true, false]);
             assert!(
                 selection.always_prefers_mpi(MpiFunction::Barrier)
-                    && !selection.always_prefers_mpi(MpiFunction::Reduce)
+                    && !selection.always_prefers_mpi(MpiFunction::Allreduce)
             );
             assert!(
                 selection.prefers_mpi(MpiFunction::Barrier, 0) && !selection.prefers_mpi(MpiFunction::Bcast, 64 << 10)

@@ -21,6 +21,7 @@ fn rank() {
         ("kept", kept),
         ("dropped", dropped),
         ("full", full),
+        ("room", room),
         ("away", away),
     ]);
 }
@@ -317,6 +318,30 @@ fn what_finds_no_memory_is_told_to_all() {
     let said = Job::new("full", 3).var("EARLYBIRD_ARENA_MAX", 24 << 20).run();
     assert!(said[0][0].starts_with("EB_NO_SPACE") && said[0][0].contains("rank 1"), "{said:?}");
     assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
+}
+
+/// What is kept for later calls makes room for a call that needs more than is left beside it.
+fn room(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (me, ranks) = (comm.rank(), comm.size());
+    let counts_of = |from: usize, to: usize, large: usize| if (from, to) == (1, 0) { large } else { 40_000 };
+    // Three ranks keep two MiB each of the twelve beside the group's own; then 6.5 MiB are needed at once.
+    for large in [40_000, 40_000, 40_000, 770_000] {
+        let gives: Vec<usize> = (0..ranks).map(|to| counts_of(me, to, large)).collect();
+        let gets: Vec<usize> = (0..ranks).map(|from| counts_of(from, me, large)).collect();
+        let (send, recv) = (vec![me as u64; gives.iter().sum()], vec![9; gets.iter().sum()]);
+        let args = CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &gives, recv: &gets });
+        let got = comm.start(args).unwrap().wait().unwrap().1;
+        let senders = gets.iter().enumerate().flat_map(|(from, count)| std::iter::repeat_n(from as u64, *count));
+        assert!(got.into_iter().eq(senders));
+    }
+    player.say("done");
+}
+
+#[test]
+fn what_is_kept_makes_room() {
+    let said = Job::new("room", 3).var("EARLYBIRD_ARENA_MAX", 24 << 20).run();
+    assert!(said.iter().all(|lines| *lines == ["done"]), "{said:?}");
 }
 
 /// On one node a rank that has started holds up nobody.

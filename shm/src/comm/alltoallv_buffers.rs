@@ -2,7 +2,7 @@
 //!
 //! A started call takes its operation numbers at the start, but how many operations a blocking call of this kind needs follows
 //! from counts that no rank knows alone. So a rank starts one allgather of its counts and of what it sends; where that is more than a
-//! few KiB, it copies its send buffer into memory that all ranks of the group can map (`send_memory.rs`), and sends the name of that
+//! few words, it copies its send buffer into memory that all ranks of the group can map (`send_memory.rs`), and sends the name of that
 //! memory. At completion every rank compares all counts and copies its blocks.
 //!
 //! ```text

@@ -83,10 +83,7 @@ impl SendMemory {
         if size > self.most / 2 {
             return None;
         }
-        let ended = self.calls.ended_everywhere();
-        for outgrown in self.blocks.extract_if(.., |block| block.call < ended) {
-            outgrown.allocation.end_use(outgrown.group);
-        }
+        self.give_back_unread();
         let kept: usize = self.blocks.iter().map(|block| block.allocation.bytes()).sum();
         if kept + size > self.most {
             return None;
@@ -94,6 +91,16 @@ impl SendMemory {
         let allocation = self.segment.allocate_buffer(size, timeout).ok()?;
         let group = allocation.begin_use(self.group.allocation).ok()?;
         Some(Block { allocation, group, call })
+    }
+
+    /// Gives back the blocks that nobody reads; returns their number.
+    fn give_back_unread(&mut self) -> usize {
+        let ended = self.calls.ended_everywhere();
+        let before = self.blocks.len();
+        for unread in self.blocks.extract_if(.., |block| block.call < ended) {
+            unread.allocation.end_use(unread.group);
+        }
+        before - self.blocks.len()
     }
 
     /// A kept block of another rank with at least `bytes` bytes.
@@ -108,19 +115,24 @@ impl SendMemory {
         Ok(&self.mapped[&name.slot].1)
     }
 
-    /// Allocates memory for all ranks of the group, reserved, which each of them releases.
+    /// Allocates memory for all ranks of the group, reserved, which each of them releases. Kept blocks that nobody reads make room for it.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the budget or the node has too little left, or for more than an allocation can have; the other errors of
     /// [`Segment::allocate`].
-    pub(super) fn allocate(&self, bytes: usize, timeout: Option<Duration>) -> Result<AllocationName, Error> {
+    pub(super) fn allocate(&mut self, bytes: usize, timeout: Option<Duration>) -> Result<AllocationName, Error> {
         let rounded = bytes.next_multiple_of(rustix::param::page_size());
         let most = self.segment.max_allocation_bytes();
         if rounded > most {
             return Err(Error::NoSpace { needed: bytes as u64, free: most as u64, hint: String::new() });
         }
         let size = (rounded, rounded as u64);
-        self.segment.allocate_one(self.group.members.to_vec(), size, self.origin, timeout).map(Grant::name)
+        let (segment, members, origin) = (self.segment.clone(), self.group.members.clone(), self.origin);
+        let allocate = || segment.allocate_one(members.to_vec(), size, origin, timeout).map(Grant::name);
+        match allocate() {
+            Err(Error::NoSpace { .. }) if self.give_back_unread() > 0 => allocate(),
+            other => other,
+        }
     }
 
     /// Maps memory that a rank has allocated, of `least` bytes or more, and makes it present, which takes less time than the faults
