@@ -245,7 +245,7 @@ pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalB
             if root != Some(intercepted.rank) {
                 check_not_in_place(is_in_place)?;
                 let block = own.block(intercepted, call)?;
-                return Ok(([block.bytes()].into(), Row::joined(own.at, block), Row::EMPTY));
+                return Ok((BlockBytes::Own(block.bytes()), Row::joined(own.at, block), Row::EMPTY));
             }
             let mut bytes = Vec::with_capacity(intercepted.size);
             // SAFETY: by the caller's contract.
@@ -254,17 +254,17 @@ pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalB
                 true => Row::unread(mine.1.bytes()),
                 false => own.contribution(intercepted, mine)?,
             };
-            Ok((bytes.into(), own, all))
+            Ok((BlockBytes::PerOwner(bytes.into()), own, all))
         };
-        let of = |(bytes, send, recv), is_in_place| {
-            let block_bytes = BlockBytes::PerOwner(bytes);
+        let of = |(block_bytes, send, recv), is_in_place| {
             turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv })
         };
         sides().map(|sides| of(sides, is_in_place)).inspect_err(|_: &Refusal| {
             if call.request.is_some() {
                 return;
             }
-            let nothing = of((vec![0; intercepted.size].into(), Row::EMPTY, Row::EMPTY), false);
+            let no_bytes = BlockBytes::PerOwner(vec![0; intercepted.size].into());
+            let nothing = of((no_bytes, Row::EMPTY, Row::EMPTY), false);
             // SAFETY: no bytes are sent or received. That others send or expect some is no error to tell of.
             let _ = unsafe { nothing.run(call.collective()) };
         })

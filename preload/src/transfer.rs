@@ -16,6 +16,7 @@ use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
 use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Op};
 use std::ffi::c_int;
+use std::slice;
 
 /// The reason why a call does not begin.
 pub enum Refusal {
@@ -40,8 +41,10 @@ pub enum BlockBytes {
     Uniform(usize),
     /// Of each rank's block, the same on all ranks.
     PerRank(Box<[usize]>),
-    /// Of each rank's block on the root, of the own one elsewhere.
+    /// On the root, of each rank's block; other ranks know their own.
     PerOwner(Box<[usize]>),
+    /// On such another rank, of its own block.
+    Own(usize),
     /// To each rank, then from each.
     PerPair(Box<[usize]>),
 }
@@ -53,6 +56,7 @@ impl BlockBytes {
             BlockBytes::Uniform(_) => Counts::Uniform,
             BlockBytes::PerRank(bytes) => per_rank(bytes),
             BlockBytes::PerOwner(bytes) => Counts::PerOwner(bytes),
+            BlockBytes::Own(bytes) => Counts::PerOwner(slice::from_ref(bytes)),
             BlockBytes::PerPair(both) => {
                 let (send, recv) = both.split_at(both.len() / 2);
                 Counts::PerPair { send, recv }
@@ -64,7 +68,9 @@ impl BlockBytes {
     #[inline(always)]
     fn prefer_mpi(&self, function: MpiFunction, selection: &Selection) -> bool {
         match self {
-            BlockBytes::PerPair(_) | BlockBytes::PerOwner(_) => selection.always_prefers_mpi(function),
+            BlockBytes::PerPair(_) | BlockBytes::PerOwner(_) | BlockBytes::Own(_) => {
+                selection.always_prefers_mpi(function)
+            }
             _ => selection.prefers_mpi(function, self.counted()),
         }
     }
@@ -73,7 +79,7 @@ impl BlockBytes {
     #[inline(always)]
     fn counted(&self) -> usize {
         match self {
-            BlockBytes::Uniform(bytes) => *bytes,
+            BlockBytes::Uniform(bytes) | BlockBytes::Own(bytes) => *bytes,
             BlockBytes::PerRank(bytes) | BlockBytes::PerOwner(bytes) => bytes.iter().copied().max().unwrap_or(0),
             BlockBytes::PerPair(both) => both[..both.len() / 2].iter().sum(),
         }
@@ -146,7 +152,7 @@ impl Transfer {
     unsafe fn begin(self, function: MpiFunction, comm: Handle, request: NewRequest) -> CallResult {
         let Transfer { intercepted, root, block_bytes, is_in_place, send, recv } = self;
         // What only its root knows the lengths of becomes an alltoall, in which the block of the root has a place of its own.
-        let is_whole = !matches!(block_bytes, BlockBytes::PerOwner(_));
+        let is_whole = !matches!(block_bytes, BlockBytes::PerOwner(_) | BlockBytes::Own(_));
         let (send, copy_from) = match is_in_place && is_whole && recv.is_borrowable() {
             true => (None, None),
             false if send.is_borrowable() && are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
