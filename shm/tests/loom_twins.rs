@@ -14,7 +14,7 @@ use modelled::joining::{JOINING, MISSED_END, UNREPLACED, UNWATCHED, WRONG_DECISI
 use modelled::models::{MODELS, model};
 use modelled::parting::{self, UNNOTICED};
 use modelled::rings::{RINGS, ring, run_ring};
-use modelled::started::{PRIVATE_AWAY, STARTED, run_started, started};
+use modelled::started::{KEPT_EARLY, PRIVATE_AWAY, STARTED, run_started, started};
 use modelled::started_deaths::{deaths, run_deaths};
 use modelled::twins::{RACE, SLEEPS, must_fail, must_pass};
 use modelled::{Scenario, run};
@@ -228,6 +228,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositAcquire, &["started_all_to_all_windows_2"], RACE),
     (LeftRelease, &["started_all_to_all_windows_2"], RACE),
     (LeftAcquire, &["started_all_to_all_windows_2"], RACE),
+    (DepositRelease, &["started_kept_2"], RACE),
+    (DepositAcquire, &["started_kept_2"], RACE),
     (PoisonRelease, &["deaths_started_flat_3"], ERRORS),
     (PoisonAcquire, &["deaths_started_flat_3"], ERRORS),
     (DepositAcquire, &["spinning_flat_2", "spinning_flat_pieces_2"], RACE),
@@ -312,6 +314,7 @@ fn one_model() {
         "finder_stores" => refuted::store(true),
         "first_arriver_stores" => refuted::store(false),
         name if name == PRIVATE_AWAY.name => run_started(&PRIVATE_AWAY, None),
+        name if name == KEPT_EARLY.name => run_started(&KEPT_EARLY, None),
         name if name == UNREPLACED.name => run_joining(&UNREPLACED),
         name if name == UNWATCHED.name => run_joining(&UNWATCHED),
         _ if deaths(&name).is_some() => deaths(&name).into_iter().for_each(run_deaths),
@@ -390,6 +393,11 @@ fn the_creator_is_watched() {
 #[test]
 fn private_buffers_need_their_owner_for_each_window() {
     must_fail(PRIVATE_AWAY.name, None, SLEEPS);
+}
+
+#[test]
+fn kept_memory_is_sent_from_again_when_the_others_have_read_it() {
+    must_fail(KEPT_EARLY.name, None, RACE);
 }
 
 #[test]

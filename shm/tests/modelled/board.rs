@@ -56,6 +56,8 @@ struct Shared {
     results: Vec<Cell>,
     /// Private buffers that others read.
     exposed: Vec<Cell>,
+    /// Memory of each rank that others read when a call has ended.
+    kept: Vec<Cell>,
     /// The rank that may not read what others expose.
     cannot_read: Option<usize>,
     /// A `left` word in which every operation is left, for the must-fail test that reuses memory without waiting.
@@ -112,6 +114,7 @@ impl Group {
             registered: cells(SLOTS * ranks * PIECES),
             results: cells(ranks * PIECES),
             exposed: cells(ranks),
+            kept: cells(ranks),
             cannot_read: None,
             forgets_left: None,
             opens_once: false,
@@ -195,6 +198,20 @@ impl Heap {
             }
             Place::Accumulator { area, chunk, .. } => &s.accumulators[area * PIECES + chunk],
         }
+    }
+}
+
+impl Heap {
+    /// Writes this rank's kept memory.
+    pub fn write_kept(&self, value: u64) {
+        self.shared.kept[self.rank].with_mut(|cell| payload::store(cell.cast(), &value.to_ne_bytes()));
+    }
+
+    /// Reads the kept memory of a rank.
+    pub fn read_kept(&self, rank: usize) -> u64 {
+        let mut value = [0; 8];
+        self.shared.kept[rank].with(|cell| payload::load(cell.cast(), &mut value));
+        u64::from_ne_bytes(value)
     }
 }
 

@@ -4,7 +4,7 @@ use super::board::{Died, Group, Heap, name_of};
 use super::registered::RegisteredWords;
 use super::{Bound, End, Tally, explore_quietly, report};
 use Act::{Finish, Run, Start};
-use Memory::{OpenedOnce, Private, Registered};
+use Memory::{Kept, OpenedOnce, Private, Registered};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
@@ -40,6 +40,8 @@ pub enum Memory {
     Registered,
     /// The same in a wrong protocol, whose ranks keep the buffers that they opened first.
     OpenedOnce,
+    /// Private, beside memory that a rank writes before it starts every so manieth call, and that the others read when that has ended.
+    Kept(usize),
 }
 
 /// Ranks, each with what it does.
@@ -224,7 +226,22 @@ pub static STARTED: &[StartedModel] = &[
         bound: Some(3),
         scripts: AWAY,
     },
+    StartedModel { name: "started_kept_2", memory: Kept(2), ..KEPT_EARLY },
 ];
+
+/// Memory from which every call is sent, though the others may still read what the one before has sent.
+pub static KEPT_EARLY: StartedModel = StartedModel {
+    name: "started_kept_early_2",
+    collective: AllToAll,
+    algorithm: Flat,
+    words: 1,
+    window: 128,
+    memory: Kept(1),
+    bound: Some(2),
+    scripts: &[THRICE, THRICE],
+};
+
+const THRICE: &[Act] = &[Start(1), Finish(1), Start(2), Finish(2), Start(3), Finish(3)];
 
 /// The same as `started_registered_away_2` on private buffers, in two windows: rank 0 has to come back for the second.
 pub static PRIVATE_AWAY: StartedModel = StartedModel {
@@ -290,11 +307,20 @@ impl StartedModel {
         }
     }
 
+    fn is_registered(&self) -> bool {
+        matches!(self.memory, Registered | OpenedOnce)
+    }
+
+    /// Returns whether operation `number` is sent from kept memory, too.
+    fn is_kept(&self, number: usize) -> bool {
+        matches!(self.memory, Kept(every) if (number - 1).is_multiple_of(every))
+    }
+
     fn prepared(&self, started: bool) -> Prepared<'static> {
         let (collective, algorithm) = if started { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
         let signature = if started { signature.started() } else { signature };
-        let signature = if started && self.memory != Private { signature.registered() } else { signature };
+        let signature = if started && self.is_registered() { signature.registered() } else { signature };
         let signature = if collective == Gather { signature.rooted(0) } else { signature };
         let signature = signature.in_lane(!started || collective != AllReduce);
         Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
@@ -302,13 +328,13 @@ impl StartedModel {
 
     fn request(&self, rank: usize, number: usize) -> Box<ActiveRequest> {
         let send = self.contribution(rank, number);
-        let buffers = match (self.collective, self.memory) {
-            (AllReduce, Private) => OwnedBuffers::from(send),
-            (AllReduce, _) => RegisteredWords(send, name_of(number)).into_owned(),
+        let buffers = match self.collective {
+            AllReduce if !self.is_registered() => OwnedBuffers::from(send),
+            AllReduce => RegisteredWords(send, name_of(number)).into_owned(),
             _ => OwnedBuffers::from((send, vec![0; self.result(rank, number).len()])),
         };
         let room = match self.memory {
-            Private => Room { accumulator: self.window, deposit: self.window },
+            Private | Kept(_) => Room { accumulator: self.window, deposit: self.window },
             Registered | OpenedOnce => Room::NONE_NEEDED,
         };
         Box::new(ActiveRequest::new(self.prepared(true), buffers, 0, Blocks::Equal(self.words), room))
@@ -327,7 +353,12 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
     let mut numbers = [0; 8];
     for act in model.scripts[rank] {
         match *act {
-            Act::Start(n) => numbers[n] = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?,
+            Act::Start(n) => {
+                if model.is_kept(n) {
+                    member.board.write_kept(value(rank, n));
+                }
+                numbers[n] = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?;
+            }
             Act::Ask(n) => {
                 if let Some((started, result)) = member.ask(numbers[n]) {
                     result?;
@@ -340,6 +371,9 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
                 let (started, result) = member.finish(numbers[n]).expect("it was started");
                 result?;
                 take(started, n);
+                for other in (0..model.scripts.len()).filter(|other| model.is_kept(n) && *other != rank) {
+                    assert_eq!(member.board.read_kept(other), value(other, n), "rank {rank} operation {n}");
+                }
             }
             Act::Run(n) => {
                 let (mut buf, call) = ([value(rank, n)], model.prepared(false));
