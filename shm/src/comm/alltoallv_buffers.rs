@@ -99,7 +99,8 @@ impl AlltoallvBuffers {
         memory: Arc<Mutex<SendMemory>>,
         timeout: Option<Duration>,
     ) -> Self {
-        let words = [&[0; Head::WORDS], counts, &vec![0; words_beside_counts(ranks)]].concat();
+        let mut words = vec![0; Head::WORDS + counts.len() + words_beside_counts(ranks)];
+        words[Head::WORDS..][..counts.len()].copy_from_slice(counts);
         let all = vec![0; words.len() * ranks];
         let gathered = GatheredCounts { datatype, words, all, me, ranks, memory, call: None, timeout };
         AlltoallvBuffers { owned, gathered }

@@ -63,8 +63,10 @@ impl NodeComm {
     pub fn prepare(&self, mut call: OwnedCall) -> Result<InactiveRequest, Error> {
         let allocations = call.allocations();
         let checked = call.check(self.rank, self.size)?;
-        if checked.pair_counts().is_some() {
-            return self.prepare_alltoallv(call);
+        if let Some(counts) = checked.pair_counts() {
+            let counts: Vec<u64> = counts.into_iter().flatten().map(|count| *count as u64).collect();
+            let datatype = checked.datatype();
+            return self.prepare_alltoallv((&counts, datatype), call.into_buffers());
         }
         let (collective, op, datatype) = (checked.collective(), checked.op(), checked.datatype());
         let is_small = checked.selecting_bytes() <= INLINE_BYTES;
