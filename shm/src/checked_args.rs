@@ -48,8 +48,8 @@ impl<'a> CollectiveArgs<'a> {
         let whole = std::mem::replace(&mut checked.args.buffers, Buffers::in_place::<u8>(&mut []));
         checked.args.buffers = whole.own_parts(&checked.exchange(), rank);
         checked.check_lengths()?;
-        let options = checked.settings();
-        Ok(checked.options(options))
+        checked.set_options(checked.settings());
+        Ok(checked)
     }
 
     /// Refuses a buffer in place on a rank that has no block of its own in it.
@@ -203,11 +203,10 @@ impl<'a> CheckedArgs<'a> {
     }
 
     /// Sets the options; a scan always folds in rank order.
-    pub fn options(mut self, options: CallOptions) -> Self {
+    pub fn set_options(&mut self, options: CallOptions) {
         let in_rank_order = self.collective().traits().prefix.is_some();
-        self.args.options =
-            CallOptions { order: if in_rank_order { FoldOrder::Rank } else { options.order }, ..options };
-        self
+        let order = if in_rank_order { FoldOrder::Rank } else { options.order };
+        self.args.options = CallOptions { order, ..options };
     }
 }
 

@@ -34,9 +34,9 @@ impl MultiNodeCalls<'_> {
     }
 
     /// The call with the settings that are chosen for it.
-    fn described<'c>(&self, checked: CheckedArgs<'c>) -> (Call, CheckedArgs<'c>) {
+    fn described<'c>(&self, mut checked: CheckedArgs<'c>) -> (Call, CheckedArgs<'c>) {
         let (options, exchange) = self.chosen(checked.collective(), checked.selecting_bytes());
-        let checked = checked.options(options);
+        checked.set_options(options);
         (Call::new(&checked, exchange), checked)
     }
 

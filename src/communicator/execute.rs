@@ -48,7 +48,7 @@ impl Communicator {
         if let (Some(counts), Some(across)) = (args.counts_of_owners(), self.across()) {
             return self.run_by_counts_of_root(&across, args, counts);
         }
-        let checked = args.check(self.rank, self.size)?;
+        let mut checked = args.check(self.rank, self.size)?;
         if let Some(across) = self.across() {
             return across.run(checked);
         }
@@ -58,8 +58,8 @@ impl Communicator {
             Some(plan) => self.run_plan(plan, |plans| plans.execute(plan, checked.into_private())),
             None => {
                 self.plans.begin_other_call();
-                let options = self.settings.options(collective, bytes);
-                self.done(self.node.execute_checked(checked.options(options)))
+                checked.set_options(self.settings.options(collective, bytes));
+                self.done(self.node.execute_checked(checked))
             }
         }
     }
