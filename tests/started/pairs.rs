@@ -219,11 +219,19 @@ fn a_prepared_call_serves_many_times() {
     }
 }
 
+/// The table of allocations takes a page more when there are more of them at once than ever before, and keeps it: so there are many once.
+fn take_the_table(comm: &Communicator) {
+    let many: Vec<_> = (0..40).map(|_| comm.alloc::<u8>(1).unwrap()).collect();
+    drop(many);
+    comm.barrier().unwrap();
+}
+
 /// Memory that is kept for later calls: none is sent from again while a rank still has to read it, however many calls are under way
 /// and whoever is late, and the same calls once more take as much.
 fn kept(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (me, ranks) = (comm.rank(), comm.size());
+    take_the_table(&comm);
     let mut taken = [0; 3];
     for step in 0..90u64 {
         let (seed, under_way) = (500 + step % 30, 1 + step % 3);
@@ -254,8 +262,7 @@ fn memory_that_is_kept_is_read_before_it_is_sent_from_again() {
 fn dropped(player: &Player) {
     let job = Communicator::from_env().unwrap();
     let (me, ranks) = (job.rank(), job.size());
-    drop(job.alloc::<u8>(1));
-    job.barrier().unwrap();
+    take_the_table(&job);
     drop(job.duplicate().unwrap());
     job.barrier().unwrap();
     let before = job.shared_memory_bytes();
