@@ -8,7 +8,7 @@ const LARGEST_KEPT: usize = 64 << 20;
 /// A call has two sides, and a fold by MPI its operands.
 const MOST_KEPT: usize = 3;
 
-/// How many times as long as needed memory may be that is taken again, and what counts as needed at least.
+/// Memory that is taken again may be so many times as long as needed; less than so many words counts as these.
 const MOST_TIMES: usize = 4;
 const LEAST_WORDS: usize = 256;
 

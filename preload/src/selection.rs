@@ -39,7 +39,7 @@ const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
 };
 
 /// Such sizes on several nodes, measured on two hosts with three and with four ranks, which shared two CPUs. MPICH was not measured there.
-/// Where some ranks do not know the sizes, it is all or none.
+/// All sizes or none for functions whose sizes some ranks do not know.
 const SEVERAL_NODES: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[
         (MpiFunction::Reduce, 0, 1 << 10),

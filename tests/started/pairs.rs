@@ -327,7 +327,7 @@ fn what_finds_no_memory_is_told_to_all() {
     assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
 }
 
-/// What is kept for later calls makes room for a call that needs more than is left beside it.
+/// Memory that is kept for later calls makes room for a call that needs more than is left beside it.
 fn room(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (me, ranks) = (comm.rank(), comm.size());

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a rank says before its counts, a word each.
+/// The words that a rank sends before its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Head {
     /// The memory that it sends from; 0 if it sends beside the counts, or has no memory.

@@ -1,9 +1,9 @@
 //! The shared memory that the started alltoalls of unequal blocks of a communicator are sent from.
 //!
-//! What a rank sends stays where it lies until all ranks have read it, and no rank says so by itself. But all ranks begin these
+//! Data that a rank sends stay where they lie until all ranks have read it, and no rank says so by itself. But all ranks begin these
 //! calls in one order, and with each call a rank tells how many of them have ended on it: a rank that has heard that a call has ended everywhere
 //! sends another one from the same memory, or gives it back. So blocks of memory are kept from call to call, and stay mapped by their readers.
-//! What is too long for that takes memory for one call, which every rank releases once it has read.
+//! Sends that are too long for that take memory for one call, which every rank releases once it has read.
 //!
 //! Invariant **K (kept)**: a block is written by its owner alone, between hearing that the last call sent from it has ended on
 //! every rank and publishing its name again. The group counts as its user, so that without such a message nobody frees it before the group's end.
@@ -27,13 +27,13 @@ pub(super) struct SendMemory {
     /// Bytes of all blocks together, at most.
     most: usize,
     calls: BegunCalls,
-    blocks: Vec<Block>,
+    blocks: Vec<SendBlock>,
     /// The blocks of other ranks, by their region.
     mapped: HashMap<usize, (AllocationName, Region)>,
 }
 
 #[derive(Debug)]
-struct Block {
+struct SendBlock {
     allocation: Allocation,
     group: BufferUse,
     /// The last call that was sent from it.
@@ -62,7 +62,7 @@ impl SendMemory {
         timeout: Option<Duration>,
     ) -> Option<(AllocationName, *mut u8)> {
         let ended = self.calls.ended_everywhere();
-        let suits = |block: &Block| block.call < ended && block.allocation.bytes() >= bytes;
+        let suits = |block: &SendBlock| block.call < ended && block.allocation.bytes() >= bytes;
         let known = (0..self.blocks.len()).filter(|at| suits(&self.blocks[*at]));
         let at = match known.min_by_key(|at| self.blocks[*at].allocation.bytes()) {
             Some(known) => known,
@@ -77,7 +77,7 @@ impl SendMemory {
         Some((block.allocation.name()?, block.allocation.as_ptr()))
     }
 
-    fn allocate_kept(&mut self, call: u64, bytes: usize, timeout: Option<Duration>) -> Option<Block> {
+    fn allocate_kept(&mut self, call: u64, bytes: usize, timeout: Option<Duration>) -> Option<SendBlock> {
         let size = bytes.max(LEAST_BLOCK_BYTES).checked_next_power_of_two()?;
         // The next call needs another one.
         if size > self.most / 2 {
@@ -90,7 +90,7 @@ impl SendMemory {
         }
         let allocation = self.segment.allocate_buffer(size, timeout).ok()?;
         let group = allocation.begin_use(self.group.allocation).ok()?;
-        Some(Block { allocation, group, call })
+        Some(SendBlock { allocation, group, call })
     }
 
     /// Gives back the blocks that nobody reads; returns their number.
