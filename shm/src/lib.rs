@@ -138,4 +138,5 @@ pub use {
     protocol::decide::{SelectionRule, Thresholds, folds_in_rank_order},
     protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
     protocol::signature::{Signature, USER_SIZE_SHIFT},
+    protocol::started::Started,
 };

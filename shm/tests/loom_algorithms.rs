@@ -197,7 +197,7 @@ macro_rules! started_death_tests {
     };
 }
 started_death_tests! {
-    deaths_started_flat_2 deaths_started_flat_3 deaths_started_slices_2 deaths_started_registered_2 deaths_started_slices_windows_2 deaths_started_windows_2
+    deaths_started_flat_2 deaths_started_flat_3 deaths_started_deposit_2 deaths_started_slices_2 deaths_started_registered_2 deaths_started_slices_windows_2 deaths_started_windows_2
 }
 
 #[test]

@@ -4,12 +4,13 @@ use super::Communicator;
 use crate::hierarchy::Prepared;
 use crate::trace::NewRecord;
 use crate::{BufferOwner, Error};
+use earlybird_shm::{InactiveRequest, Started};
 
 /// A call that can be started, any number of times.
 #[derive(Debug)]
 pub(super) enum PreparedCall {
     /// A call on one node.
-    OneNode(earlybird_shm::InactiveRequest),
+    OneNode(InactiveRequest),
     /// A call on several nodes.
     MultiNode(Box<Prepared>),
 }
@@ -38,9 +39,17 @@ impl PreparedCall {
 }
 
 impl Communicator {
-    /// Starts a call and returns its number.
-    pub(super) fn start_prepared(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
-        self.traced_start(call, || match (ready, &self.between) {
+    /// Starts a call.
+    pub(super) fn start_prepared(
+        &self,
+        ready: PreparedCall,
+        call: NewRecord,
+    ) -> Result<Started<Completion>, (PreparedCall, Error)> {
+        let ready = match ready {
+            OneNode(ready) if self.trace.is_none() => return self.start_on_node(ready),
+            ready => ready,
+        };
+        let started = self.traced_start(call, || match (ready, &self.between) {
             (MultiNode(prepared), Some(between)) => {
                 let started = between.start(prepared);
                 between.watch();
@@ -52,7 +61,16 @@ impl Communicator {
                 started.map_err(|(ready, error)| (OneNode(ready), error))
             }
             (ready, None) => Err((ready, Error::usage("the call was prepared by a communicator of several nodes"))),
-        })
+        });
+        started.map(Started::UnderWay)
+    }
+
+    fn start_on_node(&self, ready: InactiveRequest) -> Result<Started<Completion>, (PreparedCall, Error)> {
+        let started = self.node.start_or_end(ready).map_err(|(ready, error)| (OneNode(ready), error))?;
+        if let Started::UnderWay(_) = started {
+            self.node.watch();
+        }
+        Ok(started.map(|(ready, result)| (OneNode(ready), result)))
     }
 
     /// Makes a call over several nodes from beginning to end.

@@ -5,7 +5,7 @@ use super::comm_plans::plan_of;
 use super::prepared_call::PreparedCall;
 use crate::trace::NewRecord;
 use crate::{BufferOwner, Error, OwnedArgs};
-use earlybird_shm::{Collective, SharedReduceOp, engine};
+use earlybird_shm::{Collective, SharedReduceOp, Started, engine};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -160,6 +160,8 @@ enum State {
     Inactive(PreparedCall),
     /// Started under this number.
     Started(u64),
+    /// Started, and complete by then, with this result; not waited for so far.
+    Ended(PreparedCall, Result<(), Error>),
     /// Between two states.
     Moving,
 }
@@ -173,7 +175,8 @@ impl<B: BufferOwner> Persistent<'_, B> {
         let ready = self.take_inactive("start it")?;
         self.comm.plans.begin_other_call();
         let (state, result) = match self.comm.start_prepared(ready, self.call) {
-            Ok(number) => (State::Started(number), Ok(())),
+            Ok(Started::UnderWay(number)) => (State::Started(number), Ok(())),
+            Ok(Started::Ended((ready, result))) => (State::Ended(ready, result), Ok(())),
             Err((ready, error)) => (State::Inactive(ready), Err(error)),
         };
         self.state = state;
@@ -185,8 +188,10 @@ impl<B: BufferOwner> Persistent<'_, B> {
     /// # Errors
     /// The errors of [`Communicator::all_reduce_into`]; after a failure of the group it can be had back, not started.
     pub fn wait(&mut self) -> Result<(), Error> {
-        let State::Started(number) = self.state else { return Ok(()) };
-        let (ready, result) = self.comm.finish(number)?;
+        let (ready, result) = match self.state {
+            State::Started(number) => self.comm.finish(number)?,
+            _ => return self.take_result(),
+        };
         self.state = State::Inactive(ready);
         result
     }
@@ -196,10 +201,27 @@ impl<B: BufferOwner> Persistent<'_, B> {
     /// # Errors
     /// The errors of [`Persistent::wait`].
     pub fn try_wait(&mut self) -> Result<bool, Error> {
-        let State::Started(number) = self.state else { return Ok(true) };
+        let State::Started(number) = self.state else { return self.take_result().map(|()| true) };
         let Some((ready, result)) = self.comm.ask(number)? else { return Ok(false) };
         self.state = State::Inactive(ready);
         result.map(|()| true)
+    }
+
+    /// The result of a call that was complete when it had been started; none is left where there is no such call.
+    fn take_result(&mut self) -> Result<(), Error> {
+        if matches!(self.state, State::Ended(..)) && self.comm.node.is_forked() {
+            return Err(Error::Forked);
+        }
+        match std::mem::replace(&mut self.state, State::Moving) {
+            State::Ended(ready, result) => {
+                self.state = State::Inactive(ready);
+                result
+            }
+            other => {
+                self.state = other;
+                Ok(())
+            }
+        }
     }
 
     /// Returns whether the call is complete by what this rank has found so far: unlike [`Persistent::try_wait`] it makes no progress.
@@ -207,13 +229,13 @@ impl<B: BufferOwner> Persistent<'_, B> {
     pub fn has_ended(&self) -> bool {
         match self.state {
             State::Started(number) => self.comm.has_ended(number),
-            State::Inactive(_) | State::Moving => true,
+            State::Inactive(_) | State::Ended(..) | State::Moving => true,
         }
     }
 
     /// Returns whether a call was started and not yet waited for; its buffers are not available then.
     pub fn is_started(&self) -> bool {
-        matches!(self.state, State::Started(_))
+        matches!(self.state, State::Started(_) | State::Ended(..))
     }
 
     /// Starts and waits.
@@ -262,7 +284,7 @@ impl<B: BufferOwner> Persistent<'_, B> {
     pub fn buffers_mut(&mut self) -> Result<&mut B, Error> {
         match &mut self.state {
             State::Inactive(ready) => Ok(ready.buffers().expect("the type it was made with")),
-            State::Started(_) | State::Moving => Err(is_under_way("use its buffers")),
+            State::Started(_) | State::Ended(..) | State::Moving => Err(is_under_way("use its buffers")),
         }
     }
 }
@@ -306,8 +328,8 @@ impl Communicator {
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     ///
-    /// Up to 104 bytes travel beside the marks; larger allreduces run `slices`: deposited here, reduced by whichever rank is
-    /// inside a call. Reductions are by rank, so the bits are the same in every run. `EARLYBIRD_ALLREDUCE` and
+    /// Allreduces that are longer than what `flat` carries run `slices`: deposited here, reduced by whichever rank is inside a
+    /// call. Reductions are by rank, so the bits are the same in every run. `EARLYBIRD_ALLREDUCE` and
     /// [`Communicator::set_algorithm`] have no say in it, but that a plan is refused; [`Communicator::last_call`] tells what
     /// ran. Over several nodes it runs as the blocking call does, by the plan between them that was chosen when it was
     /// prepared, but not cut into segments. An operator of a user's runs inside any call of this process that makes progress in

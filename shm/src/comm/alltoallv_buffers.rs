@@ -20,6 +20,7 @@ use crate::Error;
 use crate::kernels;
 use crate::memory::{AllocationName, Region};
 use crate::op::{DType, Datatype};
+use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
 use std::any::Any;
@@ -27,43 +28,89 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The words that a rank sends before its counts.
+/// The place of what a rank sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum SentFrom {
+    /// Beside the counts.
+    #[default]
+    Beside,
+    /// Memory that is kept for later calls.
+    Kept(AllocationName),
+    /// Memory of this call alone, which every rank releases.
+    Alone(AllocationName),
+    /// None, since no more than so many bytes were free.
+    NoSpace { free: u64 },
+    /// None, since the system has refused it: its error, 0 without one, and the memory that every rank releases, if it was allocated.
+    Refused { errno: u16, allocated: Option<AllocationName> },
+}
+
+impl SentFrom {
+    fn refused(errno: Option<i32>, allocated: Option<AllocationName>) -> Self {
+        SentFrom::Refused { errno: errno.unwrap_or(0) as u16, allocated }
+    }
+}
+
+/// The words that a rank sends before its counts.
+#[derive(Debug, Clone, Copy, Default)]
 struct Head {
-    /// The memory that it sends from; 0 if it sends beside the counts, or has no memory.
-    name: u64,
+    place: SentFrom,
     /// Bytes that it sends.
     bytes: u64,
-    /// 1 if the memory is kept for later calls, 0 if every rank releases it.
-    kept: u64,
     /// All calls of lower numbers have ended on this rank.
     ended: u64,
-    /// The bytes that were free, if the allocation failed.
-    free: u64,
-    /// `errno + 1` if the system refused the memory.
-    refused: u64,
 }
 
 impl Head {
-    const WORDS: usize = 6;
+    const WORDS: usize = 3;
+    /// Bits of the first word below those of the place: more bytes than an address space has.
+    const BYTES_BITS: u32 = 48;
 
     fn to_words(self) -> [u64; Head::WORDS] {
-        [self.name, self.bytes, self.kept, self.ended, self.free, self.refused]
+        let (kind, value) = match self.place {
+            SentFrom::Beside => (0, 0),
+            SentFrom::Kept(name) => (1, name.word()),
+            SentFrom::Alone(name) => (2, name.word()),
+            SentFrom::NoSpace { free } => (3, free),
+            SentFrom::Refused { errno, allocated } => {
+                (4 | u64::from(errno) << 3, allocated.map_or(0, AllocationName::word))
+            }
+        };
+        [kind << Head::BYTES_BITS | self.bytes, value, self.ended]
     }
 
     /// The head of a rank's words.
     fn of(words: &[u64]) -> Head {
-        let &[name, bytes, kept, ended, free, refused, ..] = words else { return Head::default() };
-        Head { name, bytes, kept, ended, free, refused }
+        let &[first, value, ended, ..] = words else { return Head::default() };
+        let (kind, bytes) = (first >> Head::BYTES_BITS, first & ((1 << Head::BYTES_BITS) - 1));
+        let name = AllocationName::from_word(value);
+        let place = match kind & 7 {
+            0 => SentFrom::Beside,
+            1 => SentFrom::Kept(name),
+            2 => SentFrom::Alone(name),
+            3 => SentFrom::NoSpace { free: value },
+            _ => SentFrom::Refused { errno: (kind >> 3) as u16, allocated: (value != 0).then_some(name) },
+        };
+        Head { place, bytes, ended }
+    }
+
+    /// The memory that every rank releases.
+    fn released(self) -> Option<AllocationName> {
+        match self.place {
+            SentFrom::Alone(name) => Some(name),
+            SentFrom::Refused { allocated, .. } => allocated,
+            SentFrom::Beside | SentFrom::Kept(_) | SentFrom::NoSpace { .. } => None,
+        }
     }
 }
 
 /// Words after the counts for a small send buffer, of all ranks together. Every rank reads those of all, whether or not they are used.
 const BESIDE_COUNTS_OF_ALL: usize = 64;
 
-/// Words beside the counts of each rank for its send buffer.
-const fn words_beside_counts(ranks: usize) -> usize {
-    BESIDE_COUNTS_OF_ALL / ranks
+/// Words after the counts of each of so many ranks for its send buffer: as many as travel beside a mark with them, if that is one for
+/// each rank.
+fn words_beside_counts(ranks: usize) -> usize {
+    let beside_mark = (INLINE_BYTES / size_of::<u64>()).checked_sub(Head::WORDS + 2 * ranks);
+    beside_mark.filter(|words| *words >= ranks).unwrap_or(BESIDE_COUNTS_OF_ALL / ranks)
 }
 
 /// The caller's buffers of an alltoall of unequal blocks, and the counts that the allgather sends and receives in their place.
@@ -146,14 +193,10 @@ impl GatheredCounts {
     /// Ends the call on this rank, which reads nothing of it any more: releases the memory of this call alone.
     fn end(&mut self) {
         let Some(call) = self.call.take() else { return };
-        let heads = self.all.chunks(self.words.len()).map(Head::of);
-        let own = Head::of(&self.words);
+        let of_others = self.all.chunks(self.words.len()).map(|row| Head::of(row).released());
+        let own = Head::of(&self.words).released();
         let mut memory = self.memory();
-        for head in heads.filter(|head| head.name != own.name).chain([own]) {
-            if head.name != 0 && head.kept == 0 {
-                memory.release(AllocationName::from_word(head.name));
-            }
-        }
+        of_others.filter(|name| *name != own).chain([own]).flatten().for_each(|name| memory.release(name));
         memory.calls().end(call);
         drop(memory);
         // The next call may fail before it has received anything.
@@ -174,41 +217,39 @@ impl GatheredCounts {
         let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
         let (send, recv) = buffers.into_bytes();
         let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
-        let head = match bytemuck::cast_slice_mut(&mut self.words[beside]).get_mut(..send.len()) {
+        let place = match bytemuck::cast_slice_mut(&mut self.words[beside]).get_mut(..send.len()) {
             Some(beside) => {
                 beside.copy_from_slice(send);
-                Head::default()
+                SentFrom::Beside
             }
             None => self.share(call, send),
         };
-        let head = Head { bytes: send.len() as u64, ended, ..head };
+        let head = Head { place, bytes: send.len() as u64, ended };
         self.words[..Head::WORDS].copy_from_slice(&head.to_words());
     }
 
     /// Copies what this rank sends in `call` into shared memory. All ranks see a refusal, and release the memory.
-    fn share(&self, call: u64, send: &[u8]) -> Head {
+    fn share(&self, call: u64, send: &[u8]) -> SentFrom {
         let mut memory = self.memory();
         if let Some((name, block)) = memory.keep(call, send.len(), self.timeout) {
             // SAFETY: K: no rank reads what was sent from here before; the block is mapped and as long.
             unsafe { self.fill(block, send) };
-            return Head { name: name.word(), kept: 1, ..Head::default() };
+            return SentFrom::Kept(name);
         }
-        let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
         let name = match memory.allocate(send.len(), self.timeout) {
             Ok(name) => name,
-            Err(Error::NoSpace { free, .. }) => return Head { free, ..Head::default() },
-            Err(Error::System { errno, .. }) => return Head { refused: refused(errno), ..Head::default() },
-            Err(_) => return Head::default(),
+            Err(Error::NoSpace { free, .. }) => return SentFrom::NoSpace { free },
+            Err(Error::System { errno, .. }) => return SentFrom::refused(errno, None),
+            Err(_) => return SentFrom::NoSpace { free: 0 },
         };
-        let named = Head { name: name.word(), ..Head::default() };
         match memory.map(name, send.len()) {
             Ok(region) => {
                 // SAFETY: the memory was allocated for this call; the region is mapped, and reserved for as many bytes.
                 unsafe { self.fill(region.as_ptr(), send) };
-                named
+                SentFrom::Alone(name)
             }
-            Err(Error::System { errno, .. }) => Head { refused: refused(errno), ..named },
-            Err(_) => Head { refused: refused(None), ..named },
+            Err(Error::System { errno, .. }) => SentFrom::refused(errno, Some(name)),
+            Err(_) => SentFrom::refused(None, Some(name)),
         }
     }
 
@@ -244,25 +285,33 @@ impl GatheredCounts {
 
     /// Returns the error of all ranks if `rank` had no memory for what it sends.
     fn check_memory(&self, rank: usize) -> Result<(), Error> {
-        let Head { name, bytes, free, refused, .. } = Head::of(self.row(rank));
-        if refused != 0 {
-            let context = format!(
-                "rank {rank} could not have the {bytes} bytes that it sends in a non-blocking alltoall of unequal blocks; raise its \
-                 limit of address space (ulimit -v)"
-            );
-            return Err(match refused as i32 - 1 {
-                0 => Error::system(context, "its program has closed the arena's descriptor (close_range, closefrom?)"),
-                errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
-            });
+        let Head { place, bytes, .. } = Head::of(self.row(rank));
+        let hint = |what: &str| {
+            format!(
+                "rank {rank} {what} in a non-blocking alltoall of unequal blocks; make the blocking call, or set EARLYBIRD_ARENA_MAX higher"
+            )
+        };
+        match place {
+            SentFrom::Kept(_) | SentFrom::Alone(_) => Ok(()),
+            SentFrom::Beside if self.beside_counts(rank).is_some() => Ok(()),
+            SentFrom::Beside => Err(Error::Poisoned { cause: "what an alltoall sends nowhere".into() }),
+            SentFrom::NoSpace { free } => {
+                Err(Error::NoSpace { needed: bytes, free, hint: hint("has no shared memory for what it sends") })
+            }
+            SentFrom::Refused { errno, .. } => {
+                let context = format!(
+                    "rank {rank} could not have the {bytes} bytes that it sends in a non-blocking alltoall of unequal blocks; raise its \
+                     limit of address space (ulimit -v)"
+                );
+                Err(match errno {
+                    0 => Error::system(
+                        context,
+                        "its program has closed the arena's descriptor (close_range, closefrom?)",
+                    ),
+                    errno => Error::system(context, std::io::Error::from_raw_os_error(errno.into())),
+                })
+            }
         }
-        if name == 0 && self.beside_counts(rank).is_none() {
-            let hint = format!(
-                "rank {rank} has no shared memory for what it sends in a non-blocking alltoall of unequal blocks; make the blocking call, \
-                 or set EARLYBIRD_ARENA_MAX higher"
-            );
-            return Err(Error::NoSpace { needed: bytes, free, hint });
-        }
-        Ok(())
     }
 
     fn receive(&self, buffers: Buffers<'_>, memory: &mut SendMemory) -> Result<(), Error> {
@@ -286,15 +335,15 @@ impl GatheredCounts {
             let head = Head::of(self.row(from));
             // As long as `to`, since the counts were compared.
             let at = block(self.sends(from), me, head.bytes as usize / size).ok_or_else(bad)?;
-            let (name, length) = (AllocationName::from_word(head.name), head.bytes as usize);
+            let length = head.bytes as usize;
             let of_this_call: Region;
-            let sent = match self.beside_counts(from) {
-                Some(sent) => sent.as_ptr(),
-                None if head.kept != 0 => memory.kept_by_other(name, length)?.as_ptr().cast_const(),
-                None => {
+            let sent = match head.place {
+                SentFrom::Kept(name) => memory.kept_by_other(name, length)?.as_ptr().cast_const(),
+                SentFrom::Alone(name) => {
                     of_this_call = memory.map(name, length)?;
                     of_this_call.as_ptr().cast_const()
                 }
+                _ => self.beside_counts(from).ok_or_else(bad)?.as_ptr(),
             };
             let clean = if let Datatype::Builtin(dtype) = self.datatype { kernels::cleaning(dtype) } else { None };
             // SAFETY: L: the sender wrote it before it published the name, and no rank writes it before this one releases it or

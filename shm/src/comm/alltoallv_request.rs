@@ -38,7 +38,13 @@ impl NodeComm {
         let prepared = Prepared::new(signature.in_lane(true), DType::U64, Op::Sum, self.size, false, Algorithm::Flat)?;
         let prepared = prepared.carried_as(Collective::AllGather);
         let (buffers, words) = buffers.into_words();
-        Ok(InactiveRequest::of(ActiveRequest::new(prepared, buffers, 0, Blocks::Equal(words), self.room())))
+        Ok(InactiveRequest::of(ActiveRequest::new(
+            prepared,
+            buffers,
+            (self.rank, 0),
+            Blocks::Equal(words),
+            self.room(),
+        )))
     }
 
     /// The memory that started alltoalls are sent from. All ranks together keep half as much as the group's own memory, at most.

@@ -5,6 +5,7 @@ mod alltoallv_buffers;
 mod alltoallv_request;
 mod cached;
 mod call_cache;
+mod dropped_calls;
 mod errors;
 mod execute;
 mod listed_scatter;

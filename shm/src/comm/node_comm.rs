@@ -1,6 +1,7 @@
 //! The group of a node's ranks as its members hold it: joining, what it is, and the lock that a call takes.
 
 use super::call_cache::CallCache;
+use super::dropped_calls::DroppedCalls;
 use super::send_memory::SendMemory;
 use super::shared_results;
 use crate::Error;
@@ -57,7 +58,7 @@ pub struct NodeComm {
     /// Taken by `try_lock` only, so that unlocking is a plain store; a lock with waiters would need an exchange.
     pub(super) state: SpinMutex<NodeState>,
     /// Numbers of started calls that were released.
-    pub(super) dropped: Mutex<Vec<u64>>,
+    pub(super) dropped: DroppedCalls,
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) cpus: usize,
@@ -193,7 +194,7 @@ impl NodeComm {
         });
         NodeComm {
             state,
-            dropped: Mutex::default(),
+            dropped: DroppedCalls::default(),
             rank,
             size,
             cpus,

@@ -11,11 +11,10 @@ use crate::owned_args::OwnedCall;
 use crate::protocol::active_request::{ActiveRequest, Room};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
-use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
+use crate::protocol::started::Started;
 use crate::protocol::{Report, Stop};
 use crate::reduce_op::{ReduceOp, SharedReduceOp};
-use std::sync::PoisonError;
 
 /// A call with its buffers, ready to be started, any number of times.
 #[derive(Debug)]
@@ -53,8 +52,8 @@ pub type Completion = (InactiveRequest, Result<(), Error>);
 
 impl NodeComm {
     /// Prepares a call that can be started any number of times. It always folds as by `FoldOrder::Rank`: a started call proceeds
-    /// while its caller computes, so the order of arrival means nothing. Blocks of up to 104 bytes travel beside the marks,
-    /// larger allreduces run [`Algorithm::Slices`], everything else runs as an exchange. An allreduce of shared buffers by one
+    /// while its caller computes, so the order of arrival means nothing. Allreduces that are longer than
+    /// [`Thresholds::flat_bytes`](crate::protocol::decide::Thresholds::flat_bytes) run [`Algorithm::Slices`], everything else runs as an exchange. An allreduce of shared buffers by one
     /// of the library's operators is one operation of any size.
     ///
     /// # Errors
@@ -69,14 +68,13 @@ impl NodeComm {
             return self.prepare_alltoallv((&counts, datatype), call.into_buffers());
         }
         let (collective, op, datatype) = (checked.collective(), checked.op(), checked.datatype());
-        let is_small = checked.selecting_bytes() <= INLINE_BYTES;
+        let bytes = checked.selecting_bytes();
+        let registered = allocations.filter(|_| checked.registers() && bytes >= REGISTERED_MIN_BYTES);
         let algorithm = match collective {
-            Collective::AllReduce if !is_small => Algorithm::Slices,
+            Collective::AllReduce if registered.is_some() || bytes > self.thresholds.flat_bytes => Algorithm::Slices,
             _ => Algorithm::Flat,
         };
         let signature = checked.signature().started().in_lane(algorithm == Algorithm::Flat);
-        let registered =
-            allocations.filter(|_| checked.registers() && checked.selecting_bytes() >= REGISTERED_MIN_BYTES);
         let signature = if registered.is_some() { signature.registered() } else { signature };
         let prepared = match (op, datatype) {
             (ReduceOp::User(_), _) => {
@@ -101,7 +99,7 @@ impl NodeComm {
             }
             None => (buffers, self.room()),
         };
-        let request = ActiveRequest::new(prepared, buffers, root, blocks, room);
+        let request = ActiveRequest::new(prepared, buffers, (self.rank, root), blocks, room);
         Ok(InactiveRequest::of(match operator {
             SharedReduceOp::User(operator) => request.folded_by(operator),
             SharedReduceOp::Builtin(_) => request,
@@ -117,7 +115,25 @@ impl NodeComm {
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call, or for buffers of other lengths than the call was made with; the
     /// group's one error. The call is returned with the error.
-    pub fn start(&self, mut inactive: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
+    pub fn start(&self, inactive: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
+        self.start_then(inactive, |state, started| state.member.number_of(started))
+    }
+
+    /// Starts a call as [`NodeComm::start`] does, and returns it if it has completed by then.
+    ///
+    /// # Errors
+    /// The errors of [`NodeComm::start`].
+    pub fn start_or_end(&self, inactive: InactiveRequest) -> Result<Started<Completion>, (InactiveRequest, Error)> {
+        self.start_then(inactive, |state, started| {
+            started.map(|(request, report)| self.ended(state, (request, Ok(report))))
+        })
+    }
+
+    fn start_then<T>(
+        &self,
+        mut inactive: InactiveRequest,
+        then: impl FnOnce(&mut NodeState, Started<(Box<ActiveRequest>, Report)>) -> T,
+    ) -> Result<T, (InactiveRequest, Error)> {
         if !inactive.0.has_prepared_lengths() {
             let message =
                 "the call has buffers of other lengths than it was prepared with; give those back that it had";
@@ -131,11 +147,14 @@ impl NodeComm {
         if let Err(error) = inactive.0.buffers().begin() {
             return Err((inactive, error));
         }
-        state.member.start(inactive.0).map_err(|(mut request, stop)| {
-            let error = self.error_of(&state.member, stop);
-            let error = request.buffers().end(Err(error)).expect_err("a failure stays one");
-            (InactiveRequest(request), error)
-        })
+        match state.member.start(inactive.0) {
+            Ok(started) => Ok(then(&mut state, started)),
+            Err((mut request, stop)) => {
+                let error = self.error_of(&state.member, stop);
+                let error = request.buffers().end(Err(error)).expect_err("a failure stays one");
+                Err((InactiveRequest(request), error))
+            }
+        }
     }
 
     /// Waits until the call of this number has completed; the other started calls make progress meanwhile.
@@ -172,7 +191,7 @@ impl NodeComm {
 
     /// Releases the call started under this number: it is completed inside later calls.
     pub fn detach(&self, number: u64) {
-        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+        self.dropped.add(number);
         // Where another thread is in a call, a later one does it.
         if let Ok(mut state) = self.lock() {
             self.detach_dropped(&mut state);
@@ -192,10 +211,7 @@ impl NodeComm {
 
     /// Detaches the calls whose handles were dropped. Called wherever calls are started or completed.
     fn detach_dropped(&self, state: &mut NodeState) {
-        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
-        for number in dropped.drain(..) {
-            state.member.detach(number);
-        }
+        self.dropped.take().into_iter().for_each(|number| state.member.detach(number));
     }
 
     fn ended(

@@ -17,6 +17,8 @@ use super::fault;
 use super::geometry::{Exchange, Lens};
 use super::operation::{Operation, RankContext, Report, Stop};
 use super::patience::Patience;
+use super::payload::SmallBlocks;
+use super::polling::Polling;
 use super::publish::Done;
 use super::request_buffers::OwnedBuffers;
 use super::scratch::{Scratch, Source};
@@ -65,6 +67,8 @@ impl Blocks {
 pub(super) enum State {
     /// Not deposited, since its memory is not known to be free.
     Queued,
+    /// Deposited on the fast path: nothing has been received yet.
+    Deposited,
     /// Deposited, folding by `slices`: the chunks of the result that are copied out, and the number of the others.
     Folding { copied: Done, left: usize },
     /// On registered buffers: their names are published, and they are reduced where they lie.
@@ -76,15 +80,17 @@ pub(super) enum State {
 /// A call that is, or can be, started: its prepared state and its buffers.
 #[derive(Debug)]
 pub struct ActiveRequest {
-    buffers: OwnedBuffers,
+    pub(super) buffers: OwnedBuffers,
     pub(super) prepared: Prepared<'static>,
     /// The user's operator, if it folds by one.
     operator: Option<Arc<dyn ReduceFn + Send>>,
-    root: usize,
-    blocks: Blocks,
+    pub(super) root: usize,
+    pub(super) blocks: Blocks,
     /// Elements of the largest block.
     block: usize,
-    room: Room,
+    pub(super) room: Room,
+    /// Its blocks, if it can be started on the fast path.
+    pub(super) small: Option<SmallBlocks>,
     /// Elements of the send and the receive buffer when it was prepared.
     lengths: [usize; 2],
     pub(super) segments: u64,
@@ -95,26 +101,13 @@ pub struct ActiveRequest {
     pub(super) epoch: u64,
     segment: u64,
     /// The call history hash at the start.
-    history: u32,
+    pub(super) history: u32,
     pub(super) state: State,
     pub(super) failed: Option<Stop>,
     /// True if the request was released: no caller completes it.
     pub(super) detached: bool,
     polling: Polling,
 }
-
-/// The state of a caller that polls for completion: when it began, and when it inspects its peers next.
-#[derive(Debug, Default)]
-struct Polling {
-    begun_ns: Option<u64>,
-    next_ns: u64,
-    inspection: fault::PeerInspection,
-    #[cfg(not(earlybird_loom))]
-    proof: super::stuck::Proof,
-}
-
-/// Interval between two inspections of the peers by a caller that polls for completion.
-const INSPECT_EVERY_NS: u64 = 1_000_000;
 
 /// The work to do for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,8 +121,14 @@ pub(super) enum Effort {
 }
 
 impl ActiveRequest {
-    /// A call of `prepared` on `buffers`, whose lengths fit these blocks. `root` is 0 for a collective without a root.
-    pub fn new(prepared: Prepared<'static>, buffers: OwnedBuffers, root: usize, blocks: Blocks, room: Room) -> Self {
+    /// A call of `prepared` by rank `me` on `buffers`, whose lengths fit these blocks. `root` is 0 for a collective without a root.
+    pub fn new(
+        prepared: Prepared<'static>,
+        buffers: OwnedBuffers,
+        (me, root): (usize, usize),
+        blocks: Blocks,
+        room: Room,
+    ) -> Self {
         let prepared = prepared.started();
         let block = Exchange::new(prepared.collective, root, prepared.ranks, blocks.lens()).most();
         let mut request = ActiveRequest {
@@ -140,6 +139,7 @@ impl ActiveRequest {
             blocks,
             block,
             room,
+            small: None,
             lengths: [0; 2],
             segments: 1,
             scratch: Scratch::default(),
@@ -157,6 +157,7 @@ impl ActiveRequest {
             true => request.exchange().windows(request.element_bytes(), room.deposit).count(),
             false => block.div_ceil(request.part()).max(1),
         } as u64;
+        request.small = request.small_blocks(me);
         request
     }
 
@@ -244,10 +245,22 @@ impl ActiveRequest {
         all_left: &mut u64,
         counts: &mut WaitCounts,
     ) -> bool {
+        if matches!(self.state, State::Deposited) {
+            let is_complete = self.receive_small(board);
+            if is_complete {
+                counts.moved();
+            }
+            return is_complete;
+        }
         let context = RankContext { board, patience: &mut patience, all_left, counts, pending: None };
         let result = self.progress(context, Effort::Now);
         self.failed = result.err();
         result == Ok(true)
+    }
+
+    /// Returns whether a caller that polls has more to do than to make progress: the group has failed, or an inspection is due.
+    pub(super) fn is_to_be_inspected<B: Board>(&mut self, board: &B) -> bool {
+        fault::failed(board).is_some() || self.polling.is_due(board.now_ns())
     }
 
     /// Advances from a complete segment to the next one; returns false if it was the last.
@@ -275,7 +288,7 @@ impl ActiveRequest {
         let mut sources = std::mem::take(&mut scratch.sources);
         let buffers = buffers.as_buffers().own_parts(&exchange, context.board.rank());
         let window = match prepared.exchanges() {
-            true => exchange.windows(element_bytes, self.room.deposit).nth(segment),
+            true => exchange.nth_window(segment, element_bytes, self.room.deposit),
             false => None,
         };
         let call = match &window {
@@ -342,6 +355,10 @@ impl<B: Board> Operation<'_, B> {
                 *state = self.enter_and_deposit(sources)?;
                 Ok((true, false))
             }
+            (state @ State::Deposited, Some(window)) => {
+                *state = State::Collecting { starts: exchange::begin(self, window, sources).starts };
+                Ok((true, false))
+            }
             (State::Folding { copied, left }, _) => {
                 let moved = slices::sweep(self, &slices::pieces(self), copied, left);
                 Ok((moved, *left == 0))
@@ -357,7 +374,7 @@ impl<B: Board> Operation<'_, B> {
                 }
                 Ok((moved, sources.is_empty()))
             }
-            (State::Collecting { .. }, None) => unreachable!("an exchange has a window"),
+            (State::Deposited | State::Collecting { .. }, None) => unreachable!("an exchange has a window"),
         }
     }
 
@@ -385,32 +402,13 @@ impl<B: Board> Operation<'_, B> {
     /// Waits until more can be done for an operation whose contribution is deposited.
     fn until_more(&mut self, state: &mut State, sources: &[Source]) -> Result<(), Stop> {
         match (state, self.call.window) {
-            // `advance` waits for the memory.
-            (State::Queued, _) => Ok(()),
+            // `advance` waits for the memory, or needs no wait.
+            (State::Queued | State::Deposited, _) => Ok(()),
             (State::Folding { copied, .. }, _) => slices::until_more(self, &slices::pieces(self), copied),
             (State::Reducing(progress), _) => registered::until_more(self, progress),
             (State::Collecting { .. }, window) => {
                 exchange::until_more(self, window.expect("an exchange has a window"), sources)
             }
         }
-    }
-
-    /// Fails with the group's error, if there is one, and inspects the peers if an inspection is due.
-    fn check_peers(&mut self, polling: &mut Polling) -> Result<(), Stop> {
-        if let Some(stop) = self.poisoned() {
-            return Err(stop);
-        }
-        let now_ns = self.board.now_ns();
-        let begun_ns = *polling.begun_ns.get_or_insert(now_ns);
-        if now_ns - begun_ns < polling.next_ns.max(INSPECT_EVERY_NS) {
-            return Ok(());
-        }
-        polling.next_ns = now_ns - begun_ns + INSPECT_EVERY_NS;
-        self.inspect(&mut polling.inspection, begun_ns)?;
-        #[cfg(not(earlybird_loom))]
-        if self.cannot_end(&mut polling.proof) {
-            return Err(self.corrupt());
-        }
-        Ok(())
     }
 }

@@ -145,17 +145,7 @@ impl<B: Board> Member<B> {
     /// Exchanges deposits that travel beside the marks.
     #[inline(always)]
     fn exchange_lines<S: BlockSizes>(&mut self, exchange: PreparedExchange<'_, S>, slot: usize) -> Result<(), Stop> {
-        let mark = self.begin(exchange.hash());
-        let board = &self.board;
-        let line = board.line(slot, board.rank());
-        let place = |rank| Place::Inline { slot, rank, bytes: exchange.deposit_bytes(rank) };
-        exchange.describe(line);
-        if exchange.deposits() {
-            board.write(place(board.rank()), |deposit| exchange.deposit(deposit, 0, Stores::Ordinary));
-        }
-        line.entered.store(mark, SyncPoint::DepositRelease.order());
-        board.step(Step::Entered);
-        event::wake(board, slot);
+        let mark = self.deposit_line(&exchange, slot);
         exchange.keep_own();
         for rank in exchange.sources() {
             let theirs = self.board.line(slot, rank);
@@ -163,9 +153,25 @@ impl<B: Board> Member<B> {
             if !wait::spin(&self.patience, there, || exchange.prefetch()) {
                 self.await_mark(&exchange.call(), rank, mark)?;
             }
-            self.board.read(place(rank), |deposit| exchange.receive(deposit, rank, 0));
+            self.board.read(exchange.line(slot, rank), |deposit| exchange.receive(deposit, rank, 0));
         }
         Ok(())
+    }
+
+    /// Begins the next operation with a deposit that travels beside its mark, which is returned.
+    #[inline(always)]
+    pub(super) fn deposit_line<S: BlockSizes>(&mut self, exchange: &PreparedExchange<'_, S>, slot: usize) -> u64 {
+        let mark = self.begin(exchange.hash());
+        let board = &self.board;
+        let (rank, line) = (board.rank(), board.line(slot, board.rank()));
+        exchange.describe(line);
+        if exchange.deposits() {
+            board.write(exchange.line(slot, rank), |deposit| exchange.deposit(deposit, 0, Stores::Ordinary));
+        }
+        line.entered.store(mark, SyncPoint::DepositRelease.order());
+        board.step(Step::Entered);
+        event::wake(board, slot);
+        mark
     }
 
     /// Exchanges deposits that are announced piece by piece; `None`, with nothing done, where their memory is not known to be free
@@ -176,20 +182,8 @@ impl<B: Board> Member<B> {
         exchange: PreparedExchange<'_, S>,
         slot: usize,
     ) -> Option<Result<(), Stop>> {
-        let area = self.fast_path_area(exchange.need())?;
-        let mark = self.begin(exchange.hash());
-        let (board, epoch, hash) = (&self.board, self.epoch, exchange.hash() ^ self.history);
-        let line = board.line(slot, board.rank());
-        exchange.describe(line);
-        line.entered.store(mark, SyncPoint::CallRelease.order());
-        board.step(Step::Entered);
-        if exchange.deposits() {
-            match exchange.pieces() {
-                1 => self.deposit_piece(&exchange, 0, slot, area, Stores::Ordinary),
-                _ => self.deposit_pieces(&exchange, slot, area),
-            }
-            self.board.step(Step::Deposited);
-        }
+        let area = self.deposit_area(&exchange, slot)?;
+        let (epoch, hash) = (self.epoch, exchange.hash() ^ self.history);
         exchange.keep_own();
         for rank in exchange.sources() {
             for piece in exchange.pieces_from(rank) {
@@ -204,6 +198,31 @@ impl<B: Board> Member<B> {
             }
         }
         Some(Ok(()))
+    }
+
+    /// Begins the next operation with a deposit that is announced piece by piece: its area and where deposits begin there. `None`, with
+    /// nothing done, where that memory is not known to be free and there.
+    #[inline(always)]
+    pub(super) fn deposit_area<S: BlockSizes>(
+        &mut self,
+        exchange: &PreparedExchange<'_, S>,
+        slot: usize,
+    ) -> Option<(usize, usize)> {
+        let area = self.fast_path_area(exchange.need())?;
+        let mark = self.begin(exchange.hash());
+        let board = &self.board;
+        let line = board.line(slot, board.rank());
+        exchange.describe(line);
+        line.entered.store(mark, SyncPoint::CallRelease.order());
+        board.step(Step::Entered);
+        if exchange.deposits() {
+            match exchange.pieces() {
+                1 => self.deposit_piece(exchange, 0, slot, area, Stores::Ordinary),
+                _ => self.deposit_pieces(exchange, slot, area),
+            }
+            self.board.step(Step::Deposited);
+        }
+        Some(area)
     }
 
     /// Deposits a piece and announces it.

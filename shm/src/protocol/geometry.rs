@@ -293,22 +293,28 @@ impl<'a> Exchange<'a> {
 
     /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
     pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
+        (0..).map_while(move |index| self.nth_window(index, element_bytes, window_bytes))
+    }
+
+    /// The window of this number, from 0; `None` after the last.
+    pub fn nth_window(&self, index: usize, element_bytes: usize, window_bytes: usize) -> Option<Window<'_>> {
         let (blocks, most) = (if self.traits.in_parts { self.ranks } else { 1 }, self.most());
         let bytes = blocks.saturating_mul(most).saturating_mul(element_bytes);
-        // Few enough blocks in a deposit that each has room for a cache line's worth of elements, unless all fit; but what is
-        // folded comes from all ranks at once.
-        let room = if self.traits.folds { element_bytes } else { element_bytes.max(LEAST_ROOM) };
-        let at_once = if bytes <= window_bytes { blocks } else { blocks.min((window_bytes / room).max(1)) };
-        let stride_most = (window_bytes / element_bytes / at_once).max(1);
         let inline = bytes <= INLINE_BYTES;
-        let groups = (0..blocks).step_by(at_once);
-        groups.flat_map(move |first| {
-            let positions = first..(first + at_once).min(blocks);
-            (0..most.max(1)).step_by(stride_most).map(move |from| {
-                let stride = stride_most.min(most - from.min(most));
-                Window { exchange: self, positions: (positions.start, positions.end), from, stride, inline }
-            })
-        })
+        if bytes <= window_bytes {
+            let all = Window { exchange: self, positions: (0, blocks), from: 0, stride: most, inline };
+            return (index == 0).then_some(all);
+        }
+        // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded comes from all
+        // ranks at once.
+        let room = if self.traits.folds { element_bytes } else { element_bytes.max(LEAST_ROOM) };
+        let at_once = blocks.min((window_bytes / room).max(1));
+        let stride_most = (window_bytes / element_bytes / at_once).max(1);
+        let steps = most.max(1).div_ceil(stride_most);
+        let (first, from) = (index / steps * at_once, index % steps * stride_most);
+        let positions = (first, (first + at_once).min(blocks));
+        let stride = stride_most.min(most - from.min(most));
+        (first < blocks).then_some(Window { exchange: self, positions, from, stride, inline })
     }
 }
 

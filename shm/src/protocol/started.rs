@@ -8,36 +8,86 @@ use super::operation::{RankContext, Report, Stop};
 use super::request_queue::find;
 use crate::config::Algorithm;
 
+/// A call that was started. `E` is what comes back at its end.
+#[derive(Debug)]
+pub enum Started<E> {
+    /// Under way under this number, by which it is completed.
+    UnderWay(u64),
+    /// Complete already.
+    Ended(E),
+}
+
+impl<E> Started<E> {
+    /// The same with what `end` makes of the end.
+    pub fn map<F>(self, end: impl FnOnce(E) -> F) -> Started<F> {
+        match self {
+            Started::UnderWay(number) => Started::UnderWay(number),
+            Started::Ended(ended) => Started::Ended(end(ended)),
+        }
+    }
+}
+
+/// A started call that is complete.
+type Complete = (Box<ActiveRequest>, Report);
+
 impl<B: Board> Member<B> {
-    /// Starts `request` and returns its number, by which it is completed; never waits. A contribution whose memory is not free
-    /// yet is queued, and deposited inside a later call.
+    /// Starts `request`; never waits. A contribution whose memory is not free yet is queued, and deposited inside a later call.
     ///
     /// # Errors
     /// The call with its buffers, and the error of the group, which has failed.
-    pub fn start(&mut self, mut request: Box<ActiveRequest>) -> Result<u64, (Box<ActiveRequest>, Stop)> {
+    pub fn start(&mut self, mut request: Box<ActiveRequest>) -> Result<Started<Complete>, (Box<ActiveRequest>, Stop)> {
         let first = self.epoch + 1;
         request.begin(first, self.history);
-        self.epoch += request.segments;
-        self.pending.last = self.epoch;
         self.counts.moved();
         if self.board.ranks() == 1 {
             request.copy();
-            self.pending.keep(request);
-            return Ok(first);
+            self.epoch += request.segments;
+            self.pending.last = self.epoch;
+            return Ok(Started::Ended((request, Report::ticketless(0, Algorithm::Flat))));
         }
+        let is_complete = self.start_small(&mut request);
+        if is_complete.is_none() {
+            self.epoch += request.segments;
+        }
+        self.pending.last = self.epoch;
         // Once for all its operations, in the order of the calls.
         self.history = mix(self.history ^ request.prepared.hash);
-        if let Some(stop) = fault::failed(&self.board).filter(|stop| stop.0.epoch() <= first) {
-            return Err((request, stop));
+        match is_complete {
+            Some(true) => {
+                self.pending.leave(&self.board, self.epoch + 1);
+                self.counts.moved();
+                let report = request.report();
+                return Ok(Started::Ended((request, report)));
+            }
+            Some(false) => self.pending.active.push_back(request),
+            None => {
+                if let Some(stop) = fault::failed(&self.board).filter(|stop| stop.0.epoch() <= first) {
+                    return Err((request, stop));
+                }
+                self.pending.active.push_back(request);
+                self.progress();
+            }
         }
-        self.pending.active.push_back(request);
-        self.progress();
-        Ok(first)
+        Ok(Started::UnderWay(first))
+    }
+
+    /// The number of a call that was started, by which it is completed: one that is complete is kept until then.
+    pub fn number_of(&mut self, started: Started<Complete>) -> u64 {
+        match started {
+            Started::UnderWay(number) => number,
+            Started::Ended((request, _)) => {
+                let number = request.id;
+                self.pending.keep(request);
+                number
+            }
+        }
     }
 
     /// The call of this number, if it is complete or has failed; inspects the peers if an inspection is due.
     pub fn ask(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
-        self.progress();
+        if !self.is_done(id) {
+            self.progress();
+        }
         self.complete(id, Effort::Poll)
     }
 
@@ -71,6 +121,10 @@ impl<B: Board> Member<B> {
             return Some((request, result));
         }
         let i = find(&pending.active, id)?;
+        // The caller has just made what progress there is.
+        if effort == Effort::Poll && !pending.active[i].is_to_be_inspected(board) {
+            return None;
+        }
         let mut request = pending.active.remove(i)?;
         loop {
             let context = RankContext { board, patience, all_left, counts, pending: pending.as_pending() };

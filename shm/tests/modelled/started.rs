@@ -117,6 +117,16 @@ pub static STARTED: &[StartedModel] = &[
         scripts: CROSSED_3,
     },
     StartedModel {
+        name: "started_deposit_2",
+        collective: AllReduce,
+        algorithm: Flat,
+        words: 6,
+        window: 128,
+        memory: Private,
+        bound: Some(2),
+        scripts: CROSSED,
+    },
+    StartedModel {
         name: "started_two_registered_3",
         collective: AllReduce,
         algorithm: Slices,
@@ -337,7 +347,7 @@ impl StartedModel {
             Private | Kept(_) => Room { accumulator: self.window, deposit: self.window },
             Registered | OpenedOnce => Room::NONE_NEEDED,
         };
-        Box::new(ActiveRequest::new(self.prepared(true), buffers, 0, Blocks::Equal(self.words), room))
+        Box::new(ActiveRequest::new(self.prepared(true), buffers, (rank, 0), Blocks::Equal(self.words), room))
     }
 }
 
@@ -357,7 +367,8 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
                 if model.is_kept(n) {
                     member.board.write_kept(value(rank, n));
                 }
-                numbers[n] = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?;
+                let started = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?;
+                numbers[n] = member.number_of(started);
             }
             Act::Ask(n) => {
                 if let Some((started, result)) = member.ask(numbers[n]) {

@@ -53,6 +53,12 @@ pub static DEATHS: &[DeathsModel] = &[
         reachable: &[Begin, Entered, Left],
     },
     DeathsModel {
+        model: StartedModel { words: 6, ..model("deaths_started_deposit_2", 2, &[TWICE, TWICE]) },
+        dead: &[0, 1],
+        visits: &[1, 2],
+        reachable: &[Begin, Entered, Deposited, Left],
+    },
+    DeathsModel {
         model: StartedModel { algorithm: Slices, ..model("deaths_started_slices_2", 2, &[ONCE, ONCE]) },
         dead: &[0, 1],
         visits: &[1],

@@ -190,6 +190,12 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         Place::Deposit { area, rank, piece, offset: base + offset, bytes }
     }
 
+    /// The place of the deposit of `rank` beside its mark.
+    #[inline(always)]
+    pub(in crate::protocol) fn line(&self, slot: usize, rank: usize) -> Place {
+        Place::Inline { slot, rank, bytes: self.deposit_bytes(rank) }
+    }
+
     /// The position of the block for this rank among those in the deposit of `rank`.
     #[inline(always)]
     fn position(&self, rank: usize) -> usize {
