@@ -77,13 +77,13 @@ struct constants {
     MPI_Datatype null_type, byte, integer, packed;
     MPI_Op min, null_op;
     MPI_Request null_request;
-    int32_t err_buffer, err_count, err_truncate, err_other, err_request, thread_multiple, any_source, undefined;
+    int32_t err_buffer, err_count, err_truncate, err_other, err_request, thread_multiple, any_source, proc_null, undefined;
     MPI_Status *ignore_status;
 };
 const struct constants eb_constants = {
     MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_BYTE, MPI_INT, MPI_PACKED,
     MPI_MIN, MPI_OP_NULL, MPI_REQUEST_NULL,
-    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ERR_REQUEST, MPI_THREAD_MULTIPLE, MPI_ANY_SOURCE, MPI_UNDEFINED,
+    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ERR_REQUEST, MPI_THREAD_MULTIPLE, MPI_ANY_SOURCE, MPI_PROC_NULL, MPI_UNDEFINED,
     MPI_STATUS_IGNORE,
 };
 

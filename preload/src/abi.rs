@@ -59,6 +59,7 @@ pub struct Constants {
     pub err_request: c_int,
     pub thread_multiple: c_int,
     pub any_source: c_int,
+    pub proc_null: c_int,
     pub undefined: c_int,
     pub ignore_status: *mut c_void,
 }

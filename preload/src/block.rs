@@ -3,7 +3,7 @@
 
 use crate::abi::{self, Handle, constants};
 use crate::buffers::{byte_len, check_address, element_count, read, write};
-use crate::call::{CallFailure, CallResult};
+use crate::failure::{CallFailure, CallResult};
 use crate::handles::PredefinedHandles;
 use crate::progress::{self, COPY_TAG};
 use earlybird::Counts;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{RecvPtr, SendPtr, constants};
-use crate::call::CallFailure;
+use crate::failure::CallFailure;
 use crate::handles::ElementLayout;
 use std::ffi::{c_int, c_void};
 use std::ptr;

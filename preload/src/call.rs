@@ -4,11 +4,12 @@
 
 use crate::abi::{self, Handle, constants};
 use crate::comm_cache;
+use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
 use crate::summary::{self, ForwardReason};
 use crate::{forwarded, stderr};
-use earlybird::{Collective, Error};
+use earlybird::Collective;
 use std::ffi::c_int;
 
 /// The function, the communicator, and the request of a call that does not block. Functions that are not inlined take the fields, so
@@ -83,26 +84,6 @@ fn count_forwarded(call: MpiCall, reason: ForwardReason, count: i64, dtype: Hand
             // Its calls are made by MPI_Start, and are MPI's own.
             Some(NewRequest::Persistent(_)) => {}
         }
-    }
-}
-
-/// The error of an intercepted call.
-#[derive(Debug)]
-pub enum CallFailure {
-    /// An error of earlybird.
-    Earlybird(Error),
-    /// An error code of MPI, which has already called the communicator's error handler.
-    Mpi(c_int),
-    /// Invalid arguments: the class of MPI's error, and a description.
-    Argument(c_int, &'static str),
-}
-
-/// The result of an intercepted call.
-pub type CallResult = Result<(), CallFailure>;
-
-impl From<Error> for CallFailure {
-    fn from(error: Error) -> Self {
-        CallFailure::Earlybird(error)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A communicator whose calls are intercepted, and the entry that MPI keeps of each communicator.
 
 use crate::handles::{PredefinedHandles, TypeOpTable};
+use crate::kept_calls::KeptCalls;
 use crate::selection::Selection;
 use crate::summary::ForwardReason;
 use earlybird::Communicator;
@@ -10,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The state of one communicator of MPI.
 pub struct CommEntry {
+    /// Dropped before the communicator that they belong to.
+    pub kept_calls: KeptCalls,
     /// The communicator, or the reason why its calls are forwarded.
     pub state: Result<InterceptedComm, ForwardReason>,
     /// Calls that were forwarded for `ForwardReason::FirstCalls`: the same number on all ranks, which make the same calls.
@@ -22,8 +25,13 @@ pub struct CommEntry {
 
 impl CommEntry {
     pub fn new(state: Result<InterceptedComm, ForwardReason>) -> Arc<CommEntry> {
-        let (first_calls, persistent_requests) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Arc::new(CommEntry { state, first_calls, persistent_requests, forwarded: OnceLock::new() })
+        Arc::new(CommEntry {
+            kept_calls: KeptCalls::default(),
+            state,
+            first_calls: AtomicU64::new(0),
+            persistent_requests: AtomicUsize::new(0),
+            forwarded: OnceLock::new(),
+        })
     }
 }
 

@@ -2,23 +2,19 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
-use crate::call::{CallFailure, CallResult, NewRequest};
-use crate::functions::MpiFunction;
+use crate::call::NewRequest;
+use crate::comm_call::CommCall;
+use crate::description::CallDescription;
+use crate::failure::{CallFailure, CallResult};
 use crate::intercepted::InterceptedComm;
-use crate::prepared::{CallBytes, PreparedCall, RequestBuffers};
-use crate::row::CallMemory;
+use crate::prepared::{PreparedCall, RequestBuffers};
 use crate::{comm_cache, non_blocking, persistent};
-use earlybird::{BorrowedBytes, CollectiveArgs, Counts, Datatype, SharedReduceOp};
 
-/// The description of a call that does not block; the counts are in elements of `dtype`.
+/// A call that does not block, of a communicator.
 pub struct NewCall<'a> {
     pub intercepted: &'static InterceptedComm,
-    pub function: MpiFunction,
     pub comm: Handle,
-    pub root: Option<usize>,
-    pub counts: Counts<'a>,
-    pub dtype: Datatype,
-    pub op: SharedReduceOp,
+    pub call: CallDescription<'a>,
 }
 
 impl NewCall<'_> {
@@ -26,9 +22,19 @@ impl NewCall<'_> {
     ///
     /// # Safety
     /// The buffers are what MPI demands of the caller, and `request` is where it wants the request.
-    #[cold]
+    #[inline(never)]
     pub unsafe fn begin(self, buffers: RequestBuffers, request: NewRequest) -> CallResult {
-        let call = Box::new(self.prepare(buffers)?);
+        let NewCall { intercepted, comm, call } = self;
+        let lost = CallFailure::Argument(constants().err_other, "the communicator has no state");
+        let entry = comm_cache::hold(comm).ok_or(lost)?;
+        // SAFETY: by the caller's contract: M of `prepared`; what is sent and received lies apart.
+        let call = unsafe {
+            match entry.kept_calls.take(&call, buffers.lengths()) {
+                Some(mut kept) => kept.set_buffers(buffers, call.dtype).map(|()| kept)?,
+                None => Box::new(PreparedCall::new(&intercepted.comm, call, buffers)?),
+            }
+        };
+        let call = CommCall { call, comm, entry };
         // SAFETY: by the caller's contract.
         unsafe {
             match request {
@@ -36,18 +42,5 @@ impl NewCall<'_> {
                 NewRequest::Persistent(request) => persistent::create(call, request),
             }
         }
-    }
-
-    fn prepare(self, mut buffers: RequestBuffers) -> Result<PreparedCall, CallFailure> {
-        let lost = CallFailure::Argument(constants().err_other, "the communicator has no state");
-        let entry = comm_cache::hold(self.comm).ok_or(lost)?;
-        let (send, recv) = (buffers.send.as_mut().map(CallMemory::bytes), buffers.recv.bytes());
-        let copy = send.filter(|_| buffers.copy_from.is_some());
-        // SAFETY: M of `prepared`; the two lie apart, and vectors stay where they are when `buffers` moves.
-        let bytes: CallBytes =
-            unsafe { BorrowedBytes::new(send.map(<*mut [u8]>::cast_const), recv, self.dtype, buffers) };
-        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, &self.op);
-        let call = self.intercepted.comm.init(args)?;
-        Ok(PreparedCall::new(call, copy, (self.function, self.comm), entry))
     }
 }

@@ -6,19 +6,28 @@
 #![allow(unsafe_code)]
 
 use crate::abi::Handle;
-use crate::call::CallResult;
-use crate::prepared::PreparedCall;
+use crate::comm_call::CommCall;
+use crate::completion::completed_request;
+use crate::failure::CallResult;
 use crate::under_way;
 
-/// Starts the call and makes its request.
+/// Starts the call and makes its request. One that has ended by then needs none of its own.
 ///
 /// # Safety
 /// `request` is where the caller wants the request.
-pub unsafe fn start(mut call: Box<PreparedCall>, request: *mut Handle) -> CallResult {
-    call.start()?;
+pub unsafe fn start(mut call: CommCall, request: *mut Handle) -> CallResult {
+    call.call.start()?;
+    if call.call.has_ended()
+        && let Some(result) = call.call.try_end()
+    {
+        result?;
+        call.end(Ok(()));
+        // SAFETY: by the caller's contract.
+        return unsafe { completed_request(request) };
+    }
     // SAFETY: by the caller's contract.
     let on_end = unsafe { new_request(request)? };
-    under_way::complete_later(call, Box::new(on_end));
+    under_way::complete_later(call, on_end);
     Ok(())
 }
 
@@ -27,12 +36,10 @@ pub unsafe fn start(mut call: Box<PreparedCall>, request: *mut Handle) -> CallRe
 /// # Safety
 /// `request` is where the caller wants the request.
 #[cfg(not(open_mpi))]
-unsafe fn new_request(
-    request: *mut Handle,
-) -> Result<impl FnOnce(Box<PreparedCall>, CallResult), crate::call::CallFailure> {
+unsafe fn new_request(request: *mut Handle) -> Result<impl FnOnce(CommCall, CallResult), crate::failure::CallFailure> {
     // SAFETY: by the caller's contract.
     let receive = unsafe { crate::completion::Completion::new(request, false)? };
-    Ok(move |call: Box<PreparedCall>, result| receive.complete(call.return_code(result) != 0))
+    Ok(move |call: CommCall, result| receive.complete(call.end(result) != 0))
 }
 
 #[cfg(open_mpi)]
@@ -42,13 +49,13 @@ use generalized::new_request;
 mod generalized {
     use super::*;
     use crate::abi::{self, constants};
-    use crate::call::CallFailure;
+    use crate::failure::CallFailure;
     use std::ffi::{c_int, c_void};
 
     /// The state of a request of MPI, which has its address.
     struct RequestState {
         /// A call that has ended and its result, until MPI queries the status.
-        ended: Option<(Box<PreparedCall>, CallResult)>,
+        ended: Option<(CommCall, CallResult)>,
         code: c_int,
     }
 
@@ -59,7 +66,7 @@ mod generalized {
     unsafe impl Send for GeneralizedRequest {}
 
     impl GeneralizedRequest {
-        fn complete(self, call: Box<PreparedCall>, result: CallResult) {
+        fn complete(self, call: CommCall, result: CallResult) {
             // SAFETY: R: not complete so far.
             unsafe {
                 (*self.1).ended = Some((call, result));
@@ -72,9 +79,7 @@ mod generalized {
     ///
     /// # Safety
     /// `request` is where the caller wants the request.
-    pub unsafe fn new_request(
-        request: *mut Handle,
-    ) -> Result<impl FnOnce(Box<PreparedCall>, CallResult) + Send, CallFailure> {
+    pub unsafe fn new_request(request: *mut Handle) -> Result<impl FnOnce(CommCall, CallResult) + Send, CallFailure> {
         let state = Box::into_raw(Box::new(RequestState { ended: None, code: 0 }));
         // SAFETY: MPI runs; the functions are those of the state.
         let code = unsafe { abi::PMPI_Grequest_start(query_status, free_state, refuse_cancel, state.cast(), request) };
@@ -93,7 +98,7 @@ mod generalized {
         // SAFETY: R.
         let state = unsafe { &mut *state.cast::<RequestState>() };
         if let Some((call, result)) = state.ended.take() {
-            state.code = call.return_code(result);
+            state.code = call.end(result);
         }
         // SAFETY: a status of MPI.
         unsafe { abi::eb_set_status(status, state.code) }

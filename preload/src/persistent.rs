@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle};
-use crate::call::CallResult;
+use crate::comm_call::CommCall;
 use crate::completion::Completion;
+use crate::failure::CallResult;
 use crate::intercepted::CommEntry;
-use crate::prepared::PreparedCall;
 use crate::under_way;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct PersistentCall {
     receive: Arc<Completion>,
     /// `None` while it is under way.
-    inactive: Option<Box<PreparedCall>>,
+    inactive: Option<CommCall>,
     entry: Arc<CommEntry>,
 }
 
@@ -45,7 +45,7 @@ pub fn is_empty() -> bool {
 ///
 /// # Safety
 /// `request` is where the caller wants the request.
-pub unsafe fn create(call: Box<PreparedCall>, request: *mut Handle) -> CallResult {
+pub unsafe fn create(call: CommCall, request: *mut Handle) -> CallResult {
     // SAFETY: by the caller's contract; written by `Completion::new`.
     let (receive, request) = unsafe { (Arc::new(Completion::new(request, true)?), *request) };
     let entry = call.entry.clone();
@@ -72,26 +72,27 @@ pub unsafe fn start(request: *mut Handle) -> Option<c_int> {
         let found = calls.get_mut(&handle)?;
         (found.inactive.take()?, found.receive.clone())
     };
-    if let Err(failure) = call.start() {
+    if let Err(failure) = call.call.start() {
         let code = call.return_code(Err(failure));
         put_back(handle, &receive, call);
         return Some(code);
     }
     // SAFETY: MPI runs; a persistent receive that is inactive.
     let code = unsafe { abi::PMPI_Start(request) };
-    under_way::complete_later(
-        call,
-        Box::new(move |call, result| {
-            let code = call.return_code(result);
-            put_back(handle, &receive, call);
-            receive.complete(code != 0);
-        }),
-    );
+    let on_end = move |call: CommCall, result| {
+        let code = call.return_code(result);
+        put_back(handle, &receive, call);
+        receive.complete(code != 0);
+    };
+    match call.call.try_end() {
+        Some(result) => on_end(call, result),
+        None => under_way::complete_later(call, on_end),
+    }
     Some(code)
 }
 
 /// Makes the call of this request inactive; one that was freed meanwhile is dropped, though another call may have its request's handle.
-fn put_back(request: Handle, receive: &Arc<Completion>, call: Box<PreparedCall>) {
+fn put_back(request: Handle, receive: &Arc<Completion>, call: CommCall) {
     if let Some(found) = calls().get_mut(&request).filter(|found| Arc::ptr_eq(&found.receive, receive)) {
         found.inactive = Some(call);
     }

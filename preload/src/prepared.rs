@@ -1,79 +1,108 @@
-//! A call that does not block, with all that it needs: started once, or again and again.
+//! A call that does not block, with all that it needs but its communicator: started once, or again and again.
 //!
 //! Invariant **M (memory)**: MPI forbids the program to touch a call's buffers while the call is under way.
 #![allow(unsafe_code)]
 
-use crate::abi::{Handle, constants};
-use crate::call::{CallResult, return_code};
-use crate::comm_cache;
+use crate::description::{CallDescription, CallKey, Lengths};
+use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
-use crate::intercepted::CommEntry;
-use crate::row::{CallMemory, KeptRow};
-use earlybird::{BorrowedBytes, Error, MemoryKeeper, Persistent};
-use std::ffi::c_int;
-use std::sync::Arc;
+use crate::row::{CallSide, RowCopy};
+use earlybird::{BorrowedBytes, CollectiveArgs, Communicator, DType, Datatype, Error, MemoryKeeper, Persistent};
+use std::ptr;
 
 /// The memory of a call.
 pub struct RequestBuffers {
     /// `None` where the result replaces what lies in `recv`.
-    pub send: Option<CallMemory>,
-    pub recv: CallMemory,
-    /// The caller's blocks that are copied to `send` when the call is started, if it is a copy.
-    pub copy_from: Option<KeptRow>,
-    /// The caller's blocks that the result is copied to, if it lies in a copy.
-    pub deliver_to: Option<KeptRow>,
+    pub send: Option<CallSide>,
+    pub recv: CallSide,
 }
 
-// SAFETY: M: the caller's memory is nobody else's until the call has ended.
-unsafe impl Send for RequestBuffers {}
-
-impl MemoryKeeper for RequestBuffers {}
-
 impl RequestBuffers {
-    /// Copies the result to the caller's blocks, if it does not lie there.
-    fn deliver(&self) -> CallResult {
-        match (&self.deliver_to, &self.recv) {
-            // SAFETY: M.
-            (Some(kept), CallMemory::Owned(result)) => unsafe { kept.row.unpack(result) },
-            _ => Ok(()),
-        }
+    /// No memory.
+    pub fn none() -> RequestBuffers {
+        RequestBuffers { send: None, recv: CallSide::of_bytes(ptr::null_mut(), 0) }
+    }
+
+    /// The bytes of both sides.
+    pub fn lengths(&self) -> Lengths {
+        (self.send.as_ref().map(|send| send.bytes.len()), self.recv.bytes.len())
+    }
+
+    /// The bytes of a call.
+    ///
+    /// # Safety
+    /// M, and both sides lie apart.
+    unsafe fn into_bytes(self, dtype: Datatype) -> CallBytes {
+        let RequestBuffers { send, recv } = self;
+        let sent = send.as_ref().map(|send| send.bytes.cast_const());
+        let copies = CallCopies { send: send.and_then(|send| send.copy), recv: recv.copy };
+        // SAFETY: M; copies are boxed.
+        unsafe { BorrowedBytes::new(sent, recv.bytes, dtype, copies) }
     }
 }
 
-/// The bytes of a call, with their memory.
-pub type CallBytes = BorrowedBytes<RequestBuffers>;
-
-/// A call with all that it needs; its communicator lives as long.
-pub struct PreparedCall {
-    call: Persistent<'static, CallBytes>,
-    /// The copy of what is sent, if there is one: the vector of its buffers.
-    copy: Option<*mut [u8]>,
-    pub function: MpiFunction,
-    comm: Handle,
-    /// The communicator may be freed before the call has ended.
-    pub entry: Arc<CommEntry>,
+/// The sides of a call that are copies of the caller's memory.
+pub struct CallCopies {
+    send: Option<Box<RowCopy>>,
+    recv: Option<Box<RowCopy>>,
 }
 
-// SAFETY: the copy belongs to the buffers of the call, which may be sent.
-unsafe impl Send for PreparedCall {}
+// SAFETY: M: the caller's memory is nobody else's until the call has ended.
+unsafe impl Send for CallCopies {}
+
+impl MemoryKeeper for CallCopies {}
+
+/// The bytes of a call, with their memory.
+type CallBytes = BorrowedBytes<CallCopies>;
+
+/// A call that was checked, with its buffers.
+pub struct PreparedCall {
+    call: Persistent<'static, CallBytes>,
+    pub function: MpiFunction,
+    /// What it was prepared for, if it is kept when it has ended.
+    pub key: Option<CallKey>,
+}
 
 impl PreparedCall {
-    /// A call that is not started; `copy` is the vector of its buffers that is filled at each start, if there is one.
-    pub fn new(
-        call: Persistent<'static, CallBytes>,
-        copy: Option<*mut [u8]>,
-        (function, comm): (MpiFunction, Handle),
-        entry: Arc<CommEntry>,
-    ) -> Self {
-        PreparedCall { call, copy, function, comm, entry }
+    /// Prepares a call on these buffers.
+    ///
+    /// # Safety
+    /// M of the buffers, and what they send lies apart from what they receive.
+    pub unsafe fn new(
+        comm: &'static Communicator,
+        call: CallDescription<'_>,
+        buffers: RequestBuffers,
+    ) -> Result<PreparedCall, CallFailure> {
+        // Over several nodes it owns copies of its buffers.
+        let key = if comm.nodes() == 1 { call.key(buffers.lengths()) } else { None };
+        let CallDescription { function, root, counts, dtype, op } = call;
+        // SAFETY: by the caller's contract.
+        let bytes = unsafe { buffers.into_bytes(dtype) };
+        let args = CollectiveArgs::describe(function.collective(), root, counts, bytes, &op);
+        Ok(PreparedCall { call: comm.init(args)?, function, key })
+    }
+
+    /// Gives a call that is not under way other buffers, of the lengths that it was prepared for.
+    ///
+    /// # Safety
+    /// The contract of `new`.
+    pub unsafe fn set_buffers(&mut self, buffers: RequestBuffers, dtype: Datatype) -> CallResult {
+        // SAFETY: by the caller's contract.
+        *self.call.buffers_mut()? = unsafe { buffers.into_bytes(dtype) };
+        Ok(())
+    }
+
+    /// Lets go of the buffers of a call that is not under way.
+    pub fn forget_buffers(&mut self) -> CallResult {
+        // SAFETY: no memory.
+        unsafe { self.set_buffers(RequestBuffers::none(), DType::U8.into()) }
     }
 
     /// Starts the call; waits for no other rank.
     pub fn start(&mut self) -> CallResult {
-        let buffers = self.call.buffers_mut()?.keeper();
-        if let (Some(kept), Some(copy)) = (&buffers.copy_from, self.copy) {
-            // SAFETY: M; the call is not under way, so nobody else uses the copy.
-            unsafe { kept.row.pack(&mut *copy)? };
+        if let Some(copy) = &self.call.buffers_mut()?.keeper().send {
+            // SAFETY: M, and the call is not under way.
+            unsafe { copy.fill()? };
         }
         Ok(self.call.start()?)
     }
@@ -89,17 +118,11 @@ impl PreparedCall {
             // Another call of the communicator waits, in which MPI makes progress.
             Ok(false) | Err(Error::Usage { .. }) => None,
             Ok(true) => Some(match self.call.buffers_mut() {
-                Ok(bytes) => bytes.keeper().deliver(),
+                // SAFETY: M.
+                Ok(bytes) => bytes.keeper().recv.as_ref().map_or(Ok(()), |copy| unsafe { copy.deliver() }),
                 Err(error) => Err(error.into()),
             }),
             Err(error) => Some(Err(error.into())),
         }
-    }
-
-    /// Returns the return code of the call; a failure is reported to the communicator.
-    pub fn return_code(&self, result: CallResult) -> c_int {
-        // The error handler of a communicator that was freed is unknown.
-        let comm = if comm_cache::is_state(self.comm, &self.entry) { self.comm } else { constants().world };
-        return_code(self.function, comm, result)
     }
 }

@@ -9,13 +9,15 @@ use crate::block::per_rank;
 use crate::buffers::{
     IntArray, ReductionBuffers, are_disjoint, can_borrow, check_address, copy_in, copy_out, element_count, read, write,
 };
-use crate::call::{CallFailure, CallResult, MpiCall, NewRequest, check_not_in_place};
+use crate::call::{MpiCall, NewRequest, check_not_in_place};
+use crate::description::CallDescription;
+use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::handles::{ElementLayout, OpKind, TypeOp};
 use crate::intercepted::InterceptedComm;
 use crate::new_call::NewCall;
 use crate::prepared::RequestBuffers;
-use crate::row::{CallMemory, Row};
+use crate::row::{CallSide, Row};
 use crate::summary::{self, ForwardReason};
 use crate::user_ops::MpiFoldedReduction;
 use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Error, Op, ReduceOp};
@@ -236,7 +238,7 @@ impl Reduction<'_> {
     ///
     /// # Safety
     /// The contract of `run`; `request` is where the caller wants the request.
-    #[cold]
+    #[inline(never)]
     unsafe fn begin(
         self,
         buffers: ReductionBuffers,
@@ -250,25 +252,16 @@ impl Reduction<'_> {
         let from = buffers.contribution();
         check_address(from, send_bytes)?;
         let is_apart = are_disjoint(from, send_bytes, recv, recv_bytes);
-        let (send, copy_from) = match buffers.is_in_place() && sent == received {
-            true => (None, None),
-            false if is_apart && !buffers.is_in_place() => {
-                (Some(CallMemory::Borrowed(send.cast_mut(), send_bytes)), None)
-            }
-            false => {
-                let (copy, row) = Row::of_bytes(from.cast_mut(), send_bytes).into_copy()?;
-                (Some(copy), Some(row))
-            }
+        let send = match buffers.is_in_place() && sent == received {
+            true => None,
+            false if is_apart && !buffers.is_in_place() => Some(CallSide::of_bytes(send.cast_mut(), send_bytes)),
+            false => Some(Row::of_bytes(from.cast_mut(), send_bytes).into_copy()?),
         };
         let Reduction { intercepted, root, counts, dtype, op, .. } = self;
-        let new = NewCall { intercepted, function, comm, root, counts, dtype: dtype.into(), op: op.into() };
+        let call = CallDescription { function, root, counts, dtype: dtype.into(), op: op.into() };
+        let new = NewCall { intercepted, comm, call };
         // SAFETY: by the caller's contract.
-        unsafe {
-            new.begin(
-                RequestBuffers { send, recv: CallMemory::Borrowed(recv, recv_bytes), copy_from, deliver_to: None },
-                request,
-            )
-        }
+        unsafe { new.begin(RequestBuffers { send, recv: CallSide::of_bytes(recv, recv_bytes) }, request) }
     }
 }
 
@@ -290,11 +283,11 @@ pub unsafe fn barrier(call: MpiCall) -> Option<c_int> {
     call.finish(match call.request {
         None => intercepted.comm.barrier().map_err(CallFailure::from),
         Some(request) => {
-            let recv = CallMemory::Borrowed(ptr::null_mut(), 0);
-            let (function, comm, counts, dtype) = (call.function, call.comm, Counts::Uniform, DType::U8.into());
-            let new = NewCall { intercepted, function, comm, root: None, counts, dtype, op: Op::Sum.into() };
+            let (function, counts, dtype) = (call.function, Counts::Uniform, DType::U8.into());
+            let described = CallDescription { function, root: None, counts, dtype, op: Op::Sum.into() };
+            let new = NewCall { intercepted, comm: call.comm, call: described };
             // SAFETY: by the caller's contract.
-            unsafe { new.begin(RequestBuffers { send: None, recv, copy_from: None, deliver_to: None }, request) }
+            unsafe { new.begin(RequestBuffers::none(), request) }
         }
     })
 }

@@ -4,7 +4,7 @@
 use crate::abi::{self, Handle, constants};
 use crate::block::Block;
 use crate::buffers::{can_borrow, is_address, read};
-use crate::call::{CallFailure, CallResult};
+use crate::failure::{CallFailure, CallResult};
 use crate::scratch::Scratch;
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -181,45 +181,44 @@ impl Row {
         placed.iter_mut().map(|(_, block)| block)
     }
 
-    /// The memory of the row in a call under way, and the row where the result is copied to it in the end.
-    pub fn into_call_memory(self) -> Result<(CallMemory, Option<KeptRow>), CallFailure> {
-        match self.is_borrowable() {
-            true => Ok((CallMemory::Borrowed(self.at, self.bytes), None)),
-            false => self.into_copy().map(|(copy, row)| (copy, Some(row))),
-        }
+    /// The row in a call under way: the caller's memory, or a copy of it.
+    pub fn into_side(self) -> Result<CallSide, CallFailure> {
+        if self.is_borrowable() { Ok(CallSide::of_bytes(self.at, self.bytes)) } else { self.into_copy() }
     }
 
-    /// Memory for a copy of the row in a call under way, and the row.
-    pub fn into_copy(self) -> Result<(CallMemory, KeptRow), CallFailure> {
-        Ok((CallMemory::Owned(Scratch::new(self.bytes)), KeptRow::new(self)?))
+    /// A copy of the row in a call under way.
+    pub fn into_copy(self) -> Result<CallSide, CallFailure> {
+        let copy = RowCopy::new(self)?;
+        Ok(CallSide { bytes: copy.bytes, copy: Some(Box::new(copy)) })
     }
 }
 
-/// Memory of a call under way: the caller's, or a copy.
-pub enum CallMemory {
-    Borrowed(*mut c_void, usize),
-    Owned(Scratch),
+/// One side of a call under way.
+pub struct CallSide {
+    pub bytes: *mut [u8],
+    /// The copy in which the bytes lie, if they do not lie in the caller's memory.
+    pub copy: Option<Box<RowCopy>>,
 }
 
-impl CallMemory {
-    pub fn bytes(&mut self) -> *mut [u8] {
-        match self {
-            // The address of no bytes may be null.
-            CallMemory::Borrowed(_, 0) => ptr::slice_from_raw_parts_mut(ptr::dangling_mut(), 0),
-            CallMemory::Borrowed(at, bytes) => ptr::slice_from_raw_parts_mut(at.cast(), *bytes),
-            CallMemory::Owned(bytes) => ptr::from_mut(&mut **bytes),
-        }
+impl CallSide {
+    /// Bytes of the caller's; the address of none may be null.
+    pub fn of_bytes(at: *mut c_void, bytes: usize) -> CallSide {
+        let at = if bytes == 0 { ptr::dangling_mut() } else { at.cast() };
+        CallSide { bytes: ptr::slice_from_raw_parts_mut(at, bytes), copy: None }
     }
 }
 
-/// A row of a call under way: the program may free its types and the communicator before the call has ended.
-pub struct KeptRow {
-    pub row: Row,
+/// A copy of a row for a call under way: the program may free the row's types and the communicator before the call has ended.
+pub struct RowCopy {
+    /// What lies in `_memory`.
+    bytes: *mut [u8],
+    _memory: Scratch,
+    row: Row,
     types: Vec<Handle>,
 }
 
-impl KeptRow {
-    fn new(mut row: Row) -> Result<KeptRow, CallFailure> {
+impl RowCopy {
+    fn new(mut row: Row) -> Result<RowCopy, CallFailure> {
         let mut copies: Vec<(Handle, Handle)> = Vec::new();
         for block in row.blocks_mut().filter(|block| !block.is_dense) {
             let copy = match copies.iter().find(|(of, _)| *of == block.dtype) {
@@ -232,11 +231,31 @@ impl KeptRow {
             };
             (block.dtype, block.comm) = (copy, constants().comm_self);
         }
-        Ok(KeptRow { row, types: copies.into_iter().map(|(_, copy)| copy).collect() })
+        let types = copies.into_iter().map(|(_, copy)| copy).collect();
+        let mut memory = Scratch::new(row.bytes);
+        Ok(RowCopy { bytes: ptr::from_mut(&mut *memory), _memory: memory, row, types })
+    }
+
+    /// Copies the caller's blocks.
+    ///
+    /// # Safety
+    /// The blocks are what MPI demands of the caller, and nobody else uses the copy.
+    pub unsafe fn fill(&self) -> CallResult {
+        // SAFETY: by the caller's contract; a vector stays where it is when it is moved.
+        unsafe { self.row.pack(&mut *self.bytes) }
+    }
+
+    /// Copies the result to the caller's blocks.
+    ///
+    /// # Safety
+    /// The contract of `fill`.
+    pub unsafe fn deliver(&self) -> CallResult {
+        // SAFETY: as in `fill`.
+        unsafe { self.row.unpack(&*self.bytes) }
     }
 }
 
-impl Drop for KeptRow {
+impl Drop for RowCopy {
     fn drop(&mut self) {
         for dtype in &mut self.types {
             // SAFETY: a copy that nothing else uses.

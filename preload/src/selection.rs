@@ -28,11 +28,8 @@ pub enum Measured {
 const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[
         // Waited for at once; beside a computation neither is faster.
-        (MpiFunction::Ireduce, 0, 2 << 10),
-        (MpiFunction::Ibcast, 0, 2 << 10),
+        (MpiFunction::Ibcast, 0, 256),
         (MpiFunction::Ibarrier, 0, u64::MAX),
-        (MpiFunction::Iallgather, 0, 2 << 10),
-        (MpiFunction::Ialltoall, 0, 2 << 10),
     ]
 } else {
     &[(MpiFunction::Bcast, 6 << 10, 12 << 10)]

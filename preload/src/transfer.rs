@@ -5,12 +5,14 @@
 use crate::abi::Handle;
 use crate::block::per_rank;
 use crate::buffers::{are_disjoint, read, write};
-use crate::call::{CallFailure, CallResult, MpiCall, NewRequest};
+use crate::call::{MpiCall, NewRequest};
+use crate::description::CallDescription;
+use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
 use crate::new_call::NewCall;
 use crate::prepared::RequestBuffers;
-use crate::row::{CallMemory, Row, RowBytes};
+use crate::row::{CallSide, Row, RowBytes};
 use crate::scratch::Scratch;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
@@ -148,23 +150,24 @@ impl Transfer {
     ///
     /// # Safety
     /// The contract of `run`; `request` is where the caller wants the request.
-    #[cold]
+    #[inline(never)]
     unsafe fn begin(self, function: MpiFunction, comm: Handle, request: NewRequest) -> CallResult {
         let Transfer { intercepted, root, block_bytes, is_in_place, send, recv } = self;
         // What only its root knows the lengths of becomes an alltoall, in which the block of the root has a place of its own.
         let is_whole = !matches!(block_bytes, BlockBytes::PerOwner(_) | BlockBytes::Own(_));
-        let (send, copy_from) = match is_in_place && is_whole && recv.is_borrowable() {
-            true => (None, None),
+        let send = match is_in_place && is_whole && recv.is_borrowable() {
+            true => None,
             false if send.is_borrowable() && are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
-                (Some(CallMemory::Borrowed(send.at, send.bytes)), None)
+                Some(CallSide::of_bytes(send.at, send.bytes))
             }
-            false => send.into_copy().map(|(copy, row)| (Some(copy), Some(row)))?,
+            false => Some(send.into_copy()?),
         };
-        let (recv, deliver_to) = recv.into_call_memory()?;
+        let recv = recv.into_side()?;
         let counts = block_bytes.counts();
-        let new = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8.into(), op: Op::Sum.into() };
+        let call = CallDescription { function, root, counts, dtype: DType::U8.into(), op: Op::Sum.into() };
+        let new = NewCall { intercepted, comm, call };
         // SAFETY: by the caller's contract.
-        unsafe { new.begin(RequestBuffers { send, recv, copy_from, deliver_to }, request) }
+        unsafe { new.begin(RequestBuffers { send, recv }, request) }
     }
 }
 

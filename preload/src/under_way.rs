@@ -4,19 +4,17 @@
 //! does its part of all calls under way.
 #![allow(unsafe_code)]
 
-use crate::call::CallResult;
-use crate::prepared::PreparedCall;
+use crate::comm_call::CommCall;
+use crate::failure::CallResult;
 use crate::waits;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-/// Completes the request of a call that has ended with this result.
-type OnEnd = Box<dyn FnOnce(Box<PreparedCall>, CallResult) + Send>;
-
 struct UnderWay {
-    call: Box<PreparedCall>,
-    on_end: OnEnd,
+    call: CommCall,
+    /// Completes the request of the call, which has ended with this result.
+    on_end: Box<dyn FnOnce(CommCall, CallResult) + Send>,
 }
 
 /// The calls of one communicator, at least one, in the order in which they were started.
@@ -34,7 +32,7 @@ fn calls() -> MutexGuard<'static, Vec<CommCalls>> {
 }
 
 /// The calls under way of the communicator that `call` belongs to, perhaps none, behind which the caller puts at least one.
-fn calls_beside<'a>(calls: &'a mut Vec<CommCalls>, call: &PreparedCall) -> &'a mut CommCalls {
+fn calls_beside<'a>(calls: &'a mut Vec<CommCalls>, call: &CommCall) -> &'a mut CommCalls {
     let is_beside = |calls: &CommCalls| calls.front().is_some_and(|first| Arc::ptr_eq(&first.call.entry, &call.entry));
     let place = calls.iter().position(is_beside).unwrap_or_else(|| {
         calls.push(CommCalls::new());
@@ -67,16 +65,11 @@ fn take_ended<C, R>(
     ended
 }
 
-/// Makes progress in a call that was started until it has ended, and calls `on_end` then, perhaps at once.
-pub fn complete_later(mut call: Box<PreparedCall>, on_end: OnEnd) {
+/// Makes progress in a call that was started and has not ended until it has, and calls `on_end` then.
+pub fn complete_later(call: CommCall, on_end: impl FnOnce(CommCall, CallResult) + Send + 'static) {
     static REGISTERED: Once = Once::new();
-    match call.try_end() {
-        Some(result) => on_end(call, result),
-        None => {
-            calls_beside(&mut calls(), &call).push_back(UnderWay { call, on_end });
-            REGISTERED.call_once(|| waits::register(make_progress));
-        }
-    }
+    calls_beside(&mut calls(), &call).push_back(UnderWay { call, on_end: Box::new(on_end) });
+    REGISTERED.call_once(|| waits::register(make_progress));
 }
 
 /// Removes `make_progress` from MPI's registry, before MPI_Finalize.
@@ -92,8 +85,8 @@ unsafe extern "C" fn make_progress() -> c_int {
         return 0;
     }
     // A question to the first call makes progress in all of its communicator.
-    let try_end = |asked: &mut UnderWay, is_first| match is_first || asked.call.has_ended() {
-        true => asked.call.try_end(),
+    let try_end = |asked: &mut UnderWay, is_first| match is_first || asked.call.call.has_ended() {
+        true => asked.call.call.try_end(),
         false => None,
     };
     let mut ended = 0;

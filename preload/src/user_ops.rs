@@ -5,7 +5,9 @@
 use crate::abi::{self, Handle, constants, query};
 use crate::block::Block;
 use crate::buffers::{ReductionBuffers, check_address};
-use crate::call::{CallFailure, CallResult, NewRequest};
+use crate::call::NewRequest;
+use crate::description::CallDescription;
+use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::handles::OpKind;
 use crate::intercepted::InterceptedComm;
@@ -107,15 +109,14 @@ impl MpiFoldedReduction {
         let is_derived = handles.dtype(block.dtype).is_none();
         let kept_type = is_derived.then(|| KeptHandle::new(HandleKind::Type, block.dtype));
         let op = self.fold_op((kept_op, kept_type))?;
-        let (send, from) = Row::joined(buffers.contribution().cast_mut(), sent).into_copy()?;
-        let (recv, to) = Row::joined(buffers.recv, received).into_copy()?;
+        let send = Some(Row::joined(buffers.contribution().cast_mut(), sent).into_copy()?);
+        let recv = Row::joined(buffers.recv, received).into_copy()?;
         let (intercepted, comm, dtype) = (self.intercepted, self.comm, op.datatype());
         let op = SharedReduceOp::User(Arc::new(op));
-        let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
+        let call = CallDescription { function, root, counts, dtype, op };
+        let new = NewCall { intercepted, comm, call };
         // SAFETY: by the caller's contract.
-        unsafe {
-            new.begin(RequestBuffers { send: Some(send), recv, copy_from: Some(from), deliver_to: Some(to) }, request)
-        }
+        unsafe { new.begin(RequestBuffers { send, recv }, request) }
     }
 
     /// Returns the operator for earlybird, which holds on to `kept`. If MPI fails to fold, the call fails on every rank, as with an

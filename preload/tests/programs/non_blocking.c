@@ -189,6 +189,26 @@ static void waits_elsewhere(int n)
     free(mine), free(sum);
 }
 
+/* Calls on equal lengths that differ in operator, type or the lengths of blocks, in turns: none is to be started in place of another. */
+static void in_turns(void)
+{
+    for (int round = 0; round < 6; round++) {
+        double mine = rank + round, sum = -1, largest = -1;
+        long whole = rank - round, total = -1;
+        int counts[64], places[64], out[128], in[128], at = 0;
+        MPI_Request requests[4];
+        for (int r = 0; r < size; r++) counts[r] = 1 + (r + rank + round) % 2, places[r] = at, at += counts[r];
+        for (int r = 0; r < size; r++) for (int i = 0; i < counts[r]; i++) out[places[r] + i] = 100 * rank + r + round;
+        MPI_Iallreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+        MPI_Iallreduce(&mine, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &requests[1]);
+        MPI_Iallreduce(&whole, &total, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &requests[2]);
+        MPI_Ialltoallv(out, counts, places, MPI_INT, in, counts, places, MPI_INT, MPI_COMM_WORLD, &requests[3]);
+        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        CHECK(sum == sum_of(size - 1) + size * round && largest == size - 1 + round && total == sum_of(size - 1) - size * round);
+        for (int r = 0; r < size; r++) for (int i = 0; i < counts[r]; i++) CHECK(in[places[r] + i] == 100 * r + rank + round);
+    }
+}
+
 /* Requests of messages and of collectives in one list. */
 static void mixed(void)
 {
@@ -255,7 +275,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 6; i++)
         for (int round = 0; round < (sizes[i] > 1000 ? 1 : 10); round++) every_function(MPI_COMM_WORLD, sizes[i], (i + round) % size);
     for (int round = 0; round < 20; round++)
-        in_place(MPI_COMM_WORLD), unequal_in_place(MPI_COMM_WORLD, round % size), mixed(), many(), on_two_communicators();
+        in_place(MPI_COMM_WORLD), unequal_in_place(MPI_COMM_WORLD, round % size), mixed(), many(), in_turns(), on_two_communicators();
     for (int round = 0; round < 5; round++) derived(), waits_elsewhere(10), waits_elsewhere(LARGE);
     leaves_early();
     MPI_Finalize();
