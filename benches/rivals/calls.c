@@ -1,9 +1,10 @@
 /* Collectives of an MPI library under controlled arrivals. The calls are plain MPI calls, so the same program measures an MPI library
  * alone and with earlybird's interposer in front of it.
  *
- *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS OTHERS
+ *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS OTHERS COMPUTE_US
  *
- * OPERATIONS, SIZES and PATTERNS are lists with commas; SIZES in bytes of one rank's block. A cell during which the processors of
+ * OPERATIONS, SIZES and PATTERNS are lists with commas; SIZES in bytes of one rank's block. An operation whose name begins with "i" is
+ * started, then each rank computes for COMPUTE_US, which do not count, and waits. A cell during which the processors of
  * ranks 0 and 1 are nearer than LEAST_NS or farther apart than MOST_NS is measured again, for ten seconds at most. OTHERS is the number
  * of other calls that are made before each measured one.
  *
@@ -20,6 +21,7 @@
 enum { WARM_UP = 20, SPIN_NS = 50000 };
 
 static int oversubscribed, others;
+static int64_t compute_ns; /* Of the computation beside a call that does not block. */
 
 /* Ranks that outnumber the processors sleep only: one that spun would hold up another. */
 static void wait_until(int64_t instant)
@@ -55,6 +57,24 @@ static void reduce_scatterv(const float *s, float *r, int n) { (void)n, MPI_Redu
 static void scan(const float *s, float *r, int n) { MPI_Scan(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
 static void exscan(const float *s, float *r, int n) { MPI_Exscan(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
 
+static MPI_Request started;
+static void finish(void)
+{
+    for (int64_t end = now() + compute_ns; now() < end;) {
+    }
+    MPI_Wait(&started, MPI_STATUS_IGNORE);
+}
+static void iallreduce(const float *s, float *r, int n) { MPI_Iallreduce(s, r, n, MPI_FLOAT, MPI_SUM, WORLD, &started), finish(); }
+static void ireduce(const float *s, float *r, int n) { MPI_Ireduce(s, r, n, MPI_FLOAT, MPI_SUM, 0, WORLD, &started), finish(); }
+static void ibroadcast(const float *s, float *r, int n) { (void)s, MPI_Ibcast(r, n, MPI_FLOAT, 0, WORLD, &started), finish(); }
+static void ibarrier(const float *s, float *r, int n) { (void)s, (void)r, (void)n, MPI_Ibarrier(WORLD, &started), finish(); }
+static void iallgather(const float *s, float *r, int n) { MPI_Iallgather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD, &started), finish(); }
+static void igatherv(const float *s, float *r, int n) { (void)n, MPI_Igatherv(s, counts[rank], MPI_FLOAT, r, counts, places, MPI_FLOAT, 0, WORLD, &started), finish(); }
+static void iscatterv(const float *s, float *r, int n) { (void)n, MPI_Iscatterv(s, counts, places, MPI_FLOAT, r, counts[rank], MPI_FLOAT, 0, WORLD, &started), finish(); }
+static void ialltoall(const float *s, float *r, int n) { MPI_Ialltoall(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD, &started), finish(); }
+static void ialltoallv(const float *s, float *r, int n) { (void)n, MPI_Ialltoallv(s, counts, places, MPI_FLOAT, r, copies, copied, MPI_FLOAT, WORLD, &started), finish(); }
+static void ireduce_scatter(const float *s, float *r, int n) { MPI_Ireduce_scatter_block(s, r, n, MPI_FLOAT, MPI_SUM, WORLD, &started), finish(); }
+
 /* What comes to a rank: blocks or one, of all ranks, of those up to it, of those below it, or of the root. */
 enum source { NONE, SUM_OF_ALL, SUM_TO_ME, SUM_BELOW, FROM_ALL, FROM_ROOT };
 static const struct operation {
@@ -71,6 +91,11 @@ static const struct operation {
     {"alltoall", alltoall, FROM_ALL, 0, 1, 0},     {"alltoallv", alltoallv, FROM_ALL, 0, 1, 1},
     {"reduce-scatter", reduce_scatter, SUM_OF_ALL, 0, 1, 0}, {"reduce-scatterv", reduce_scatterv, SUM_OF_ALL, 0, 1, 1},
     {"scan", scan, SUM_TO_ME, 0, 0, 0},            {"exscan", exscan, SUM_BELOW, 0, 0, 0},
+    {"iallreduce", iallreduce, SUM_OF_ALL, 0, 0, 0}, {"ireduce", ireduce, SUM_OF_ALL, 1, 0, 0},
+    {"ibroadcast", ibroadcast, FROM_ROOT, 0, 0, 0},  {"ibarrier", ibarrier, NONE, 0, 0, 0},
+    {"iallgather", iallgather, FROM_ALL, 0, 0, 0},   {"igatherv", igatherv, FROM_ALL, 1, 0, 1},
+    {"iscatterv", iscatterv, FROM_ROOT, 0, 1, 1},    {"ialltoall", ialltoall, FROM_ALL, 0, 1, 0},
+    {"ialltoallv", ialltoallv, FROM_ALL, 0, 1, 1},   {"ireduce-scatter", ireduce_scatter, SUM_OF_ALL, 0, 1, 0},
 };
 
 /* Sets the counts of an operation whose blocks have `block` elements: a quarter more or less by turns, if they are unequal. */
@@ -125,11 +150,12 @@ static void check(const struct operation *op, const float *recv, int number)
 /* Writes the contributions anew, as a program does between calls. */
 static void fill(const struct operation *op, float *send, float *recv, int number)
 {
-    float *data = op->call == broadcast ? recv : send;
+    int is_broadcast = op->source == FROM_ROOT && !op->in_parts;
+    float *data = is_broadcast ? recv : send;
     for (int to = 0; to < (op->in_parts ? ranks : 1); to++) {
         size_t block = (size_t)counts[op->in_parts ? to : rank];
         for (size_t i = 0; i < block; i++)
-            *data++ = op->call == broadcast && rank ? -1 : value(rank, to, i, number);
+            *data++ = is_broadcast && rank ? -1 : value(rank, to, i, number);
     }
 }
 
@@ -228,7 +254,7 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
             arrival = of[0] > arrival ? of[0] : arrival;
             exit = of[1] > exit ? of[1] : exit;
         }
-        tails[number] = (double)(exit - arrival) / 1000;
+        tails[number] = (double)(exit - arrival - (*op->name == 'i' ? compute_ns : 0)) / 1000;
     }
     if (rank == 0) {
         printf("%s,%s,%zu,%d,%d", op->name, pattern, bytes, ranks, calls);
@@ -244,10 +270,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &ranks);
-    if (argc != 9)
-        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS OTHERS");
+    if (argc != 10)
+        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US LEAST_NS MOST_NS OTHERS COMPUTE_US");
     const int64_t within_ns[2] = {atoll(argv[6]), atoll(argv[7])};
-    others = atoi(argv[8]);
+    others = atoi(argv[8]), compute_ns = atoll(argv[9]) * 1000;
     oversubscribed = !pin();
     share_line();
     char *outer, *middle, *inner;
