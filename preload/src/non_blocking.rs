@@ -1,11 +1,11 @@
-//! Requests of non-blocking calls: under Open MPI generalized requests, under MPICH receives, since MPI_Waitall of MPICH 4.0.2 ends a
-//! program that waits for a generalized request.
+//! Requests of non-blocking calls: one that is complete for a call that has ended in its start; for others generalized requests under
+//! Open MPI, and receives under MPICH, since MPI_Waitall of MPICH 4.0.2 ends a program that waits for a generalized request.
 //!
 //! Invariant **R (request)**: the state of a generalized request is freed by `free_state`, which MPI calls once, after the request is
 //! complete at the earliest.
 #![allow(unsafe_code)]
 
-use crate::abi::Handle;
+use crate::abi::{Handle, constants};
 use crate::comm_call::CommCall;
 use crate::completion::completed_request;
 use crate::failure::CallResult;
@@ -16,6 +16,9 @@ use crate::under_way;
 /// # Safety
 /// `request` is where the caller wants the request.
 pub unsafe fn start(mut call: CommCall, request: *mut Handle) -> CallResult {
+    // A program may wait even for what has failed to start.
+    // SAFETY: by the caller's contract.
+    unsafe { *request = constants().null_request };
     call.call.start()?;
     if call.call.has_ended()
         && let Some(result) = call.call.try_end()
@@ -48,7 +51,7 @@ use generalized::new_request;
 #[cfg(open_mpi)]
 mod generalized {
     use super::*;
-    use crate::abi::{self, constants};
+    use crate::abi;
     use crate::failure::CallFailure;
     use std::ffi::{c_int, c_void};
 

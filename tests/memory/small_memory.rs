@@ -38,6 +38,8 @@ fn everything(player: &Player) {
     buffer.fill(0.5);
     twin.all_reduce_shared_in_place(&mut buffer, Op::Sum).unwrap();
     assert!(buffer.iter().all(|sum| *sum == 0.5 * twin.size() as f32));
+    // The other half has what it needs before rank 0 takes the rest.
+    comm.barrier().unwrap();
     player.say(exhaust(&comm));
     // What was given back serves again.
     drop((buffer, twin, half));
