@@ -32,7 +32,7 @@ const TWO_RANKS: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
         (MpiFunction::Ibarrier, 0, u64::MAX),
     ]
 } else {
-    &[(MpiFunction::Bcast, 6 << 10, 12 << 10)]
+    &[]
 };
 
 /// Such sizes on several nodes, measured on two hosts with three and with four ranks, which shared two CPUs. MPICH was not measured there.
