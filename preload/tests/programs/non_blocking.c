@@ -203,7 +203,7 @@ static void in_turns(void)
         MPI_Iallreduce(&mine, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &requests[1]);
         MPI_Iallreduce(&whole, &total, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &requests[2]);
         MPI_Ialltoallv(out, counts, places, MPI_INT, in, counts, places, MPI_INT, MPI_COMM_WORLD, &requests[3]);
-        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(4, requests, statuses);
         CHECK(sum == sum_of(size - 1) + size * round && largest == size - 1 + round && total == sum_of(size - 1) - size * round);
         for (int r = 0; r < size; r++) for (int i = 0; i < counts[r]; i++) CHECK(in[places[r] + i] == 100 * r + rank + round);
     }
