@@ -4,7 +4,7 @@ use crate::functions::MpiFunction;
 use earlybird::{Counts, Datatype, Op, SharedReduceOp};
 
 /// A call that does not block, but for its communicator and its buffers; the counts are in elements of `dtype`.
-pub struct CallDescription<'a> {
+pub struct StartDescription<'a> {
     pub function: MpiFunction,
     pub root: Option<usize>,
     pub counts: Counts<'a>,
@@ -16,7 +16,7 @@ pub struct CallDescription<'a> {
 pub type Lengths = (Option<usize>, usize);
 
 /// All that a call is prepared for: by one of the library's operators, since the program may free its own.
-pub struct CallKey {
+pub struct StartKey {
     function: MpiFunction,
     root: Option<usize>,
     dtype: Datatype,
@@ -25,16 +25,16 @@ pub struct CallKey {
     counts: Box<[usize]>,
 }
 
-impl CallDescription<'_> {
+impl StartDescription<'_> {
     /// The key of the call on buffers of these lengths, if it has one.
-    pub fn key(&self, lengths: Lengths) -> Option<CallKey> {
+    pub fn key(&self, lengths: Lengths) -> Option<StartKey> {
         let SharedReduceOp::Builtin(op) = self.op else { return None };
-        let CallDescription { function, root, dtype, .. } = *self;
-        Some(CallKey { function, root, dtype, op, lengths, counts: self.lists().concat().into() })
+        let StartDescription { function, root, dtype, .. } = *self;
+        Some(StartKey { function, root, dtype, op, lengths, counts: self.lists().concat().into() })
     }
 
     /// Returns whether the call on buffers of these lengths has this key.
-    pub fn has_key(&self, lengths: Lengths, key: &CallKey) -> bool {
+    pub fn has_key(&self, lengths: Lengths, key: &StartKey) -> bool {
         let [first, second] = self.lists();
         (self.function, self.root, self.dtype, lengths) == (key.function, key.root, key.dtype, key.lengths)
             && matches!(self.op, SharedReduceOp::Builtin(op) if op == key.op)
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_call_that_differs_in_anything_that_is_prepared_has_another_key() {
-        let call = || CallDescription {
+        let call = || StartDescription {
             function: MpiFunction::Ialltoallv,
             root: None,
             counts: Counts::PerPair { send: &[1, 2], recv: &[2, 1] },
@@ -70,14 +70,14 @@ mod tests {
         let key = call().key(lengths).unwrap();
         assert!(call().has_key(lengths, &key));
         let others = [
-            CallDescription { function: MpiFunction::Alltoallv_init, ..call() },
-            CallDescription { root: Some(0), ..call() },
-            CallDescription { counts: Counts::PerPair { send: &[2, 1], recv: &[2, 1] }, ..call() },
-            CallDescription { counts: Counts::PerPair { send: &[1, 2], recv: &[1, 2] }, ..call() },
-            CallDescription { counts: Counts::PerPair { send: &[1], recv: &[2] }, ..call() },
-            CallDescription { counts: Counts::Uniform, ..call() },
-            CallDescription { dtype: DType::I8.into(), ..call() },
-            CallDescription { op: Op::Max.into(), ..call() },
+            StartDescription { function: MpiFunction::Alltoallv_init, ..call() },
+            StartDescription { root: Some(0), ..call() },
+            StartDescription { counts: Counts::PerPair { send: &[2, 1], recv: &[2, 1] }, ..call() },
+            StartDescription { counts: Counts::PerPair { send: &[1, 2], recv: &[1, 2] }, ..call() },
+            StartDescription { counts: Counts::PerPair { send: &[1], recv: &[2] }, ..call() },
+            StartDescription { counts: Counts::Uniform, ..call() },
+            StartDescription { dtype: DType::I8.into(), ..call() },
+            StartDescription { op: Op::Max.into(), ..call() },
         ];
         assert!(others.iter().all(|other| !other.has_key(lengths, &key)));
         assert!([(None, 3), (Some(2), 3), (Some(3), 4)].iter().all(|lengths| !call().has_key(*lengths, &key)));

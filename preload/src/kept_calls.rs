@@ -1,7 +1,7 @@
 //! Calls that have ended, still prepared: the next call of their communicator that differs in nothing but its buffers' addresses starts
 //! one of them again, since preparing takes half of the instructions of a small call that does not block.
 
-use crate::description::{CallDescription, Lengths};
+use crate::description::{Lengths, StartDescription};
 use crate::prepared::PreparedCall;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ impl KeptCalls {
     }
 
     /// A call that was prepared as this one on buffers of these lengths.
-    pub fn take(&self, call: &CallDescription<'_>, lengths: Lengths) -> Option<Box<PreparedCall>> {
+    pub fn take(&self, call: &StartDescription<'_>, lengths: Lengths) -> Option<Box<PreparedCall>> {
         let mut calls = self.calls();
         let fits = |kept: &PreparedCall| kept.key.as_ref().is_some_and(|key| call.has_key(lengths, key));
         let at = calls.iter().rposition(|kept| fits(kept))?;

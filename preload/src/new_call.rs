@@ -4,7 +4,7 @@
 use crate::abi::{Handle, constants};
 use crate::call::NewRequest;
 use crate::comm_call::CommCall;
-use crate::description::CallDescription;
+use crate::description::StartDescription;
 use crate::failure::{CallFailure, CallResult};
 use crate::intercepted::InterceptedComm;
 use crate::prepared::{PreparedCall, RequestBuffers};
@@ -14,7 +14,7 @@ use crate::{comm_cache, non_blocking, persistent};
 pub struct NewCall<'a> {
     pub intercepted: &'static InterceptedComm,
     pub comm: Handle,
-    pub call: CallDescription<'a>,
+    pub call: StartDescription<'a>,
 }
 
 impl NewCall<'_> {

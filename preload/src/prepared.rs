@@ -3,7 +3,7 @@
 //! Invariant **M (memory)**: MPI forbids the program to touch a call's buffers while the call is under way.
 #![allow(unsafe_code)]
 
-use crate::description::{CallDescription, CallKey, Lengths};
+use crate::description::{Lengths, StartDescription, StartKey};
 use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::row::{CallSide, RowCopy};
@@ -60,7 +60,7 @@ pub struct PreparedCall {
     call: Persistent<'static, CallBytes>,
     pub function: MpiFunction,
     /// What it was prepared for, if it is kept when it has ended.
-    pub key: Option<CallKey>,
+    pub key: Option<StartKey>,
 }
 
 impl PreparedCall {
@@ -70,12 +70,12 @@ impl PreparedCall {
     /// M of the buffers, and what they send lies apart from what they receive.
     pub unsafe fn new(
         comm: &'static Communicator,
-        call: CallDescription<'_>,
+        call: StartDescription<'_>,
         buffers: RequestBuffers,
     ) -> Result<PreparedCall, CallFailure> {
         // Over several nodes it owns copies of its buffers.
         let key = if comm.nodes() == 1 { call.key(buffers.lengths()) } else { None };
-        let CallDescription { function, root, counts, dtype, op } = call;
+        let StartDescription { function, root, counts, dtype, op } = call;
         // SAFETY: by the caller's contract.
         let bytes = unsafe { buffers.into_bytes(dtype) };
         let args = CollectiveArgs::describe(function.collective(), root, counts, bytes, &op);

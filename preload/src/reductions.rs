@@ -10,7 +10,7 @@ use crate::buffers::{
     IntArray, ReductionBuffers, are_disjoint, can_borrow, check_address, copy_in, copy_out, element_count, read, write,
 };
 use crate::call::{MpiCall, NewRequest, check_not_in_place};
-use crate::description::CallDescription;
+use crate::description::StartDescription;
 use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::handles::{ElementLayout, OpKind, TypeOp};
@@ -258,7 +258,7 @@ impl Reduction<'_> {
             false => Some(Row::of_bytes(from.cast_mut(), send_bytes).into_copy()?),
         };
         let Reduction { intercepted, root, counts, dtype, op, .. } = self;
-        let call = CallDescription { function, root, counts, dtype: dtype.into(), op: op.into() };
+        let call = StartDescription { function, root, counts, dtype: dtype.into(), op: op.into() };
         let new = NewCall { intercepted, comm, call };
         // SAFETY: by the caller's contract.
         unsafe { new.begin(RequestBuffers { send, recv: CallSide::of_bytes(recv, recv_bytes) }, request) }
@@ -284,7 +284,7 @@ pub unsafe fn barrier(call: MpiCall) -> Option<c_int> {
         None => intercepted.comm.barrier().map_err(CallFailure::from),
         Some(request) => {
             let (function, counts, dtype) = (call.function, Counts::Uniform, DType::U8.into());
-            let described = CallDescription { function, root: None, counts, dtype, op: Op::Sum.into() };
+            let described = StartDescription { function, root: None, counts, dtype, op: Op::Sum.into() };
             let new = NewCall { intercepted, comm: call.comm, call: described };
             // SAFETY: by the caller's contract.
             unsafe { new.begin(RequestBuffers::none(), request) }

@@ -6,7 +6,7 @@ use crate::abi::Handle;
 use crate::block::per_rank;
 use crate::buffers::{are_disjoint, read, write};
 use crate::call::{MpiCall, NewRequest};
-use crate::description::CallDescription;
+use crate::description::StartDescription;
 use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
@@ -164,7 +164,7 @@ impl Transfer {
         };
         let recv = recv.into_side()?;
         let counts = block_bytes.counts();
-        let call = CallDescription { function, root, counts, dtype: DType::U8.into(), op: Op::Sum.into() };
+        let call = StartDescription { function, root, counts, dtype: DType::U8.into(), op: Op::Sum.into() };
         let new = NewCall { intercepted, comm, call };
         // SAFETY: by the caller's contract.
         unsafe { new.begin(RequestBuffers { send, recv }, request) }

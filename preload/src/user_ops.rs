@@ -6,7 +6,7 @@ use crate::abi::{self, Handle, constants, query};
 use crate::block::Block;
 use crate::buffers::{ReductionBuffers, check_address};
 use crate::call::NewRequest;
-use crate::description::CallDescription;
+use crate::description::StartDescription;
 use crate::failure::{CallFailure, CallResult};
 use crate::functions::MpiFunction;
 use crate::handles::OpKind;
@@ -113,7 +113,7 @@ impl MpiFoldedReduction {
         let recv = Row::joined(buffers.recv, received).into_copy()?;
         let (intercepted, comm, dtype) = (self.intercepted, self.comm, op.datatype());
         let op = SharedReduceOp::User(Arc::new(op));
-        let call = CallDescription { function, root, counts, dtype, op };
+        let call = StartDescription { function, root, counts, dtype, op };
         let new = NewCall { intercepted, comm, call };
         // SAFETY: by the caller's contract.
         unsafe { new.begin(RequestBuffers { send, recv }, request) }

@@ -286,17 +286,16 @@ impl GatheredCounts {
     /// Returns the error of all ranks if `rank` had no memory for what it sends.
     fn check_memory(&self, rank: usize) -> Result<(), Error> {
         let Head { place, bytes, .. } = Head::of(self.row(rank));
-        let hint = |what: &str| {
-            format!(
-                "rank {rank} {what} in a non-blocking alltoall of unequal blocks; make the blocking call, or set EARLYBIRD_ARENA_MAX higher"
-            )
-        };
         match place {
             SentFrom::Kept(_) | SentFrom::Alone(_) => Ok(()),
             SentFrom::Beside if self.beside_counts(rank).is_some() => Ok(()),
             SentFrom::Beside => Err(Error::Poisoned { cause: "what an alltoall sends nowhere".into() }),
             SentFrom::NoSpace { free } => {
-                Err(Error::NoSpace { needed: bytes, free, hint: hint("has no shared memory for what it sends") })
+                let hint = format!(
+                    "rank {rank} has no shared memory for what it sends in a non-blocking alltoall of unequal blocks; make the blocking call, \
+                     or set EARLYBIRD_ARENA_MAX higher"
+                );
+                Err(Error::NoSpace { needed: bytes, free, hint })
             }
             SentFrom::Refused { errno, .. } => {
                 let context = format!(
