@@ -12,14 +12,16 @@ pub struct Patience {
     pub oversubscribed: bool,
     /// Deadline of one wait; `None` waits for ever (deaths are noticed all the same).
     pub timeout_ns: Option<u64>,
-    /// This rank's own long waits so far.
+    /// This rank's own long waits so far, but for the last one.
     history: WaitHistory,
+    /// The last long wait, which counts from the next one on: who leaves a wait is in a hurry.
+    last_ns: Option<u64>,
 }
 
 impl Patience {
     /// The settings of a rank that has not waited yet.
     pub fn new(preset: WaitPreset, oversubscribed: bool, timeout_ns: Option<u64>) -> Self {
-        Patience { preset, oversubscribed, timeout_ns, history: WaitHistory::default() }
+        Patience { preset, oversubscribed, timeout_ns, history: WaitHistory::default(), last_ns: None }
     }
 }
 
@@ -120,9 +122,16 @@ pub(super) mod pace {
             (waited_ns / 8).clamp(50_000, 1_000_000)
         }
 
-        /// Adds a wait that a peer's wake-up ended to the history.
-        pub(in crate::protocol) fn learn(&mut self, waited_ns: u64) {
-            self.history.add(waited_ns);
+        /// Keeps a wait that a peer's wake-up ended for [`Patience::learn`].
+        pub(in crate::protocol) fn keep(&mut self, waited_ns: u64) {
+            self.last_ns = Some(waited_ns);
+        }
+
+        /// Adds the wait that was kept last to the history, before the next one.
+        pub(in crate::protocol) fn learn(&mut self) {
+            if let Some(waited_ns) = self.last_ns.take() {
+                self.history.add(waited_ns);
+            }
         }
     }
 }
@@ -137,7 +146,10 @@ mod tests {
     /// A rank that has waited that long, again and again.
     fn after(preset: WaitPreset, oversubscribed: bool, waits_ns: &[u64]) -> Patience {
         let mut patience = Patience::new(preset, oversubscribed, None);
-        (0..50).for_each(|at| patience.learn(waits_ns[at % waits_ns.len()]));
+        (0..50).for_each(|at| {
+            patience.keep(waits_ns[at % waits_ns.len()]);
+            patience.learn();
+        });
         patience
     }
 

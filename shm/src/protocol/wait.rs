@@ -62,6 +62,7 @@ impl<B: Board> Operation<'_, B> {
     fn wait_long<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         let board = self.board;
         let begun_ns = board.now_ns();
+        self.patience.learn();
         self.counts.moved();
         let mut inspection = PeerInspection::default();
         #[cfg(not(earlybird_loom))]
@@ -129,7 +130,7 @@ impl<B: Board> Operation<'_, B> {
         };
         board.watch(Watch::Stop);
         if wake == Wake::Event {
-            self.patience.learn(seen_ns.unwrap_or_else(|| board.now_ns()) - begun_ns);
+            self.patience.keep(seen_ns.unwrap_or_else(|| board.now_ns()) - begun_ns);
         }
         result
     }

@@ -61,6 +61,10 @@ pub(in crate::protocol) fn fold_lines<B: Board>(
     me: usize,
     ranks: usize,
 ) {
+    // A barrier's.
+    if payload.bytes() == 0 {
+        return;
+    }
     fold_places(board, payload, |rank| Place::Inline { slot, rank, bytes: payload.bytes() }, me, ranks);
 }
 
