@@ -42,8 +42,8 @@ pub enum Counts<'a> {
     },
     /// A gather or scatter of blocks whose owners know their lengths, and the root those of all: elements of each rank's block on the
     /// root, of no meaning elsewhere. In a gather no rank but the root waits for another, unless its own block is longer than a
-    /// deposit; in a scatter no rank waits for any but the root. Started, either is the alltoall of these blocks: it ends when all ranks
-    /// have started it, has no form in place, and a difference is an error of all ranks, which names an alltoall.
+    /// deposit; in a scatter no rank waits for any but the root. Started, neither has a form in place; over several nodes it is the alltoall of
+    /// these blocks then, which ends when all ranks have started it, and a difference is an error of all ranks.
     PerOwner(&'a [usize]),
     /// Elements of each of many messages that are reduced as one.
     Segments(&'a [usize]),

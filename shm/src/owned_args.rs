@@ -116,15 +116,11 @@ impl OwnedCall {
         OwnedCall { collective, op, root, counts, buffers, allocations: None }
     }
 
-    /// The arguments of the call on its own buffers, checked for rank `rank` of `size`. A gather or scatter whose owners know the
-    /// lengths of their blocks becomes the alltoall of these blocks, whose ranks compare them.
+    /// The arguments of the call on its own buffers, checked for rank `rank` of `size`.
     ///
     /// # Errors
-    /// The errors of [`CollectiveArgs::check`]; [`Error::Unsupported`] for such a gather or scatter in place.
+    /// The errors of [`CollectiveArgs::check`].
     pub fn check(&mut self, rank: usize, size: usize) -> Result<CheckedArgs<'_>, Error> {
-        if matches!(self.counts, OwnedCounts::PerOwner(_)) {
-            self.become_alltoall(rank, size)?;
-        }
         self.args().check(rank, size)
     }
 
@@ -142,9 +138,18 @@ impl OwnedCall {
         CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }
     }
 
-    /// Makes a gather or scatter whose owners know the lengths of their blocks the alltoall of these blocks.
-    fn become_alltoall(&mut self, rank: usize, size: usize) -> Result<(), Error> {
-        let (root, traits) = (self.root(), self.collective.traits());
+    /// The elements to send to each rank and to receive from each, of a call of which no rank, or only the root, knows all lengths.
+    ///
+    /// # Errors
+    /// The errors of [`CollectiveArgs::check`]; [`Error::Unsupported`] for a gather or scatter in place whose owners know the lengths.
+    pub fn counts_of_pairs(&mut self, rank: usize, size: usize) -> Result<Option<[Vec<usize>; 2]>, Error> {
+        let of_root = match &self.counts {
+            OwnedCounts::PerPair(send, recv) => return Ok(Some([send.clone(), recv.clone()])),
+            OwnedCounts::PerOwner(of_root) if self.root == Some(rank) => of_root.clone(),
+            OwnedCounts::PerOwner(_) => vec![0; size],
+            OwnedCounts::Uniform | OwnedCounts::PerRank(_) | OwnedCounts::Segments(_) => return Ok(None),
+        };
+        let traits = self.collective.traits();
         let args = self.args();
         if args.buffers.are_in_place() {
             return Err(Error::Unsupported {
@@ -155,17 +160,22 @@ impl OwnedCall {
                 hint: "give the block of the root in a buffer of its own".into(),
             });
         }
-        let (_, own, _) = args.own_block();
+        let (root, own, _) = args.own_block();
         args.check(rank, size)?;
-        let OwnedCounts::PerOwner(of_root) = &self.counts else { return Ok(()) };
-        let (mut of_all, mut with_root) = (vec![0; size], vec![0; size]);
+        let mut with_root = vec![0; size];
         with_root[root] = own;
-        if rank == root {
-            of_all.copy_from_slice(of_root);
+        Ok(Some(if traits.in_parts { [of_root, with_root] } else { [with_root, of_root] }))
+    }
+
+    /// Makes a call of such counts the alltoall of these blocks; other calls stay as they are.
+    ///
+    /// # Errors
+    /// The errors of [`OwnedCall::counts_of_pairs`].
+    pub fn become_alltoall(&mut self, rank: usize, size: usize) -> Result<(), Error> {
+        if let Some([send, recv]) = self.counts_of_pairs(rank, size)? {
+            self.counts = OwnedCounts::PerPair(send, recv);
+            (self.collective, self.root) = (Collective::AllToAll, None);
         }
-        let [send, recv] = if traits.in_parts { [of_all, with_root] } else { [with_root, of_all] };
-        self.counts = OwnedCounts::PerPair(send, recv);
-        (self.collective, self.root) = (Collective::AllToAll, None);
         Ok(())
     }
 

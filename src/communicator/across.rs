@@ -29,6 +29,7 @@ impl MultiNodeCalls<'_> {
 
     /// A call that can be started; refused here, as on one node, if its arguments do not fit each other.
     pub(super) fn prepared(&self, mut owned: OwnedCall) -> Result<Prepared, Error> {
+        owned.become_alltoall(self.comm.rank(), self.comm.size())?;
         let (call, _) = self.described(owned.check(self.comm.rank(), self.comm.size())?);
         Prepared::new(self.between, owned, call.started())
     }

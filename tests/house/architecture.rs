@@ -296,7 +296,7 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
         "the one without data",
         &["shm/src/owned_args.rs", "src/communicator/request.rs", "src/messages/job_transport.rs"],
     ),
-    ("the one with lengths for each pair", &["shm/src/comm/alltoallv.rs", "shm/src/comm/alltoallv_request.rs"]),
+    ("those of unequal blocks", &["shm/src/comm/alltoallv.rs", "shm/src/comm/unequal_request.rs"]),
     (
         "agreements of the library's own",
         &[

@@ -1,8 +1,6 @@
 //! The collectives of one node as a caller sees them: checked arguments in, one named error out.
 
 mod alltoallv;
-mod alltoallv_buffers;
-mod alltoallv_request;
 mod cached;
 mod call_cache;
 mod dropped_calls;
@@ -17,6 +15,9 @@ mod requests;
 mod send_memory;
 mod shared_results;
 mod split;
+mod unequal_buffers;
+mod unequal_request;
+mod unequal_row;
 mod views;
 
 pub use node_comm::{JoinOptions, NodeComm};

@@ -58,14 +58,16 @@ impl NodeComm {
     ///
     /// # Errors
     /// The errors of [`CollectiveArgs::check`](crate::CollectiveArgs::check); [`Error::Unsupported`] for elements of a user's
-    /// type larger than the windows; for an alltoall of unequal blocks [`Error::Usage`] when another thread is in a call.
+    /// type larger than the windows, and for a gather or scatter in place whose owners know the lengths of their blocks; for such a
+    /// call and an alltoall of unequal blocks [`Error::Usage`] when another thread is in a call.
     pub fn prepare(&self, mut call: OwnedCall) -> Result<InactiveRequest, Error> {
         let allocations = call.allocations();
+        let counts_of_pairs = call.counts_of_pairs(self.rank, self.size)?;
         let checked = call.check(self.rank, self.size)?;
-        if let Some(counts) = checked.pair_counts() {
-            let counts: Vec<u64> = counts.into_iter().flatten().map(|count| *count as u64).collect();
-            let datatype = checked.datatype();
-            return self.prepare_alltoallv((&counts, datatype), call.into_buffers());
+        if let Some(counts) = counts_of_pairs {
+            let counts = counts.map(|counts| counts.into_iter().map(|count| count as u64).collect());
+            let (called, datatype) = ((checked.collective(), checked.root(), checked.signature()), checked.datatype());
+            return self.prepare_unequal(called, (counts, datatype), call.into_buffers());
         }
         let (collective, op, datatype) = (checked.collective(), checked.op(), checked.datatype());
         let bytes = checked.selecting_bytes();

@@ -21,6 +21,7 @@ use super::payload::SmallBlocks;
 use super::polling::Polling;
 use super::publish::Done;
 use super::request_buffers::OwnedBuffers;
+use super::reuse::left_by_all;
 use super::scratch::{Scratch, Source};
 use super::step::Step;
 use super::wait_counts::WaitCounts;
@@ -96,6 +97,8 @@ pub struct ActiveRequest {
     pub(super) segments: u64,
     scratch: Scratch,
     // Set anew at each start.
+    /// True once its buffers have prepared what is sent.
+    is_ready: bool,
     pub(super) id: u64,
     /// Number of the current segment.
     pub(super) epoch: u64,
@@ -143,6 +146,7 @@ impl ActiveRequest {
             lengths: [0; 2],
             segments: 1,
             scratch: Scratch::default(),
+            is_ready: false,
             id: 0,
             epoch: 0,
             segment: 0,
@@ -214,6 +218,7 @@ impl ActiveRequest {
     pub(super) fn copy(&mut self) {
         let exchange = Exchange::new(self.collective(), self.root, self.prepared.ranks, self.blocks.lens());
         self.buffers.as_buffers().copy(&exchange);
+        self.buffers.leaving();
     }
 
     /// The algorithm that ran, and the number of its last operation.
@@ -227,6 +232,14 @@ impl ActiveRequest {
         (self.id, self.epoch, self.segment, self.history) = (epoch, epoch, 0, history);
         (self.state, self.failed, self.detached) = (State::Queued, None, false);
         self.polling = Polling::default();
+    }
+
+    /// Lets its buffers prepare what is sent; returns whether they have.
+    #[inline(always)]
+    pub(super) fn make_ready<B: Board>(&mut self, board: &B) -> bool {
+        let operations = self.id..=self.id + self.segments - 1;
+        self.is_ready = self.buffers.entering(operations, || left_by_all(board));
+        self.is_ready
     }
 
     /// Ends a complete call that was detached.
@@ -263,17 +276,23 @@ impl ActiveRequest {
         fault::failed(board).is_some() || self.polling.is_due(board.now_ns())
     }
 
-    /// Advances from a complete segment to the next one; returns false if it was the last.
+    /// Advances from a complete segment, which this rank has not left, to the next one; returns false if it was the last.
     pub(super) fn next_segment(&mut self) -> bool {
         if self.segment + 1 == self.segments {
+            self.buffers.leaving();
             return false;
         }
         (self.segment, self.epoch, self.state) = (self.segment + 1, self.epoch + 1, State::Queued);
         true
     }
 
-    /// Makes progress in the current segment; returns whether it is complete.
+    /// Makes progress in the current segment; returns whether it is complete. One that is not although this rank waits has been made ready, or
+    /// can be.
     pub(super) fn progress<B: Board>(&mut self, context: RankContext<'_, B>, effort: Effort) -> Result<bool, Stop> {
+        if !self.is_ready && left_by_all(context.board) + 1 >= self.id {
+            self.make_ready(context.board);
+        }
+        let is_ready = self.is_ready;
         let (part, element_bytes, segment) = (self.part(), self.element_bytes(), self.segment as usize);
         let ActiveRequest { buffers, prepared, operator, root, blocks, state, scratch, polling, .. } = self;
         let exchange = Exchange::new(prepared.collective, *root, prepared.ranks, blocks.lens());
@@ -300,6 +319,7 @@ impl ActiveRequest {
             op.fold_by_slot();
         }
         let result = match prepared.arithmetic {
+            _ if !is_ready => op.await_earlier(polling, effort).map(|()| false),
             Arithmetic::User(_) => {
                 let caught = catch_unwind(AssertUnwindSafe(|| op.progress(state, polling, effort, &mut sources)));
                 caught.unwrap_or_else(|panic| Err(op.operator_panicked(&*panic)))
@@ -312,6 +332,15 @@ impl ActiveRequest {
 }
 
 impl<B: Board> Operation<'_, B> {
+    /// Waits, if that is the effort, until every rank has left the operation before.
+    fn await_earlier(&mut self, polling: &mut Polling, effort: Effort) -> Result<(), Stop> {
+        match effort {
+            Effort::Now => Ok(()),
+            Effort::Poll => self.check_peers(polling),
+            Effort::Wait => self.until_all_left(1),
+        }
+    }
+
     fn progress(
         &mut self,
         state: &mut State,

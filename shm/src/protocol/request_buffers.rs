@@ -8,6 +8,7 @@ use crate::Error;
 use crate::op::{DType, Datatype, Element};
 use std::any::Any;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// The values that a started call can own: a `Vec<T>` or a `SharedBuffer<T>` for a call in place, `(send, recv)` of two of
 /// them, a [`Grouped`], an [`OwnedBytes`], or `()` for a call without data. The completed call returns them.
@@ -27,6 +28,19 @@ pub trait BufferOwner: Any + Send {
     fn begin(&mut self) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Prepares what is sent in a call of these operations, before the first one is entered. `left_by_all` returns the last operation that
+    /// every rank has left, with all before it. Returns whether that is done; otherwise it is called again, at the latest once every
+    /// rank has left the operation before, and must do it then. Called for those of [`OwnedBuffers::following_operations`] only.
+    #[doc(hidden)]
+    fn entering(&mut self, operations: RangeInclusive<u64>, left_by_all: &dyn Fn() -> u64) -> bool {
+        let _ = (operations, left_by_all);
+        true
+    }
+
+    /// Uses what was received, after which the rank leaves the last operation. Called as [`BufferOwner::entering`] is.
+    #[doc(hidden)]
+    fn leaving(&mut self) {}
 
     /// Finishes the buffers; called with the outcome after each completion. Returns the result for the caller.
     ///
@@ -215,32 +229,37 @@ pub struct OwnedBuffers {
     owner: Box<dyn BufferOwner>,
     datatype: Datatype,
     role: BufferRole,
+    /// True if the owner is told when operations are entered and left.
+    follows: bool,
 }
 
-// D, for both: `T::DTYPE` is the datatype of `T`.
 impl<T: Element> From<Vec<T>> for OwnedBuffers {
     fn from(buffer: Vec<T>) -> Self {
-        OwnedBuffers { owner: Box::new(buffer), datatype: T::DTYPE.into(), role: BufferRole::AsGiven }
+        // SAFETY: D: the datatype of `T`.
+        unsafe { OwnedBuffers::new(Box::new(buffer), T::DTYPE.into()) }
     }
 }
 
 impl<T: Element> From<(Vec<T>, Vec<T>)> for OwnedBuffers {
     fn from(buffers: (Vec<T>, Vec<T>)) -> Self {
-        OwnedBuffers { owner: Box::new(buffers), datatype: T::DTYPE.into(), role: BufferRole::AsGiven }
+        // SAFETY: D: the datatype of `T`.
+        unsafe { OwnedBuffers::new(Box::new(buffers), T::DTYPE.into()) }
     }
 }
 
 impl From<OwnedBytes> for OwnedBuffers {
     fn from(bytes: OwnedBytes) -> Self {
         let datatype = bytes.datatype;
-        OwnedBuffers { owner: Box::new(bytes), datatype, role: BufferRole::AsGiven }
+        // SAFETY: D: of this datatype.
+        unsafe { OwnedBuffers::new(Box::new(bytes), datatype) }
     }
 }
 
 impl Default for OwnedBuffers {
     /// No buffers.
     fn default() -> Self {
-        OwnedBuffers { owner: Box::new(()), datatype: DType::U64.into(), role: BufferRole::AsGiven }
+        // SAFETY: D: there are none.
+        unsafe { OwnedBuffers::new(Box::new(()), DType::U64.into()) }
     }
 }
 
@@ -250,13 +269,32 @@ impl OwnedBuffers {
     /// # Safety
     /// D.
     pub unsafe fn new(owner: Box<dyn BufferOwner>, datatype: Datatype) -> Self {
-        OwnedBuffers { owner, datatype, role: BufferRole::AsGiven }
+        OwnedBuffers { owner, datatype, role: BufferRole::AsGiven, follows: false }
     }
 
     /// Wraps the values for a call without data that waits for all ranks.
     pub fn of_token(self) -> Self {
         let token = Token { word: [0], owner: self.owner };
-        OwnedBuffers { owner: Box::new(token), datatype: DType::U64.into(), role: self.role }
+        OwnedBuffers { owner: Box::new(token), datatype: DType::U64.into(), ..self }
+    }
+
+    /// Lets the owner follow the operations: [`BufferOwner::entering`], [`BufferOwner::leaving`].
+    pub fn following_operations(self) -> Self {
+        OwnedBuffers { follows: true, ..self }
+    }
+
+    /// Calls [`BufferOwner::entering`] of an owner that follows the operations.
+    #[inline(always)]
+    pub(super) fn entering(&mut self, operations: RangeInclusive<u64>, left_by_all: impl Fn() -> u64) -> bool {
+        !self.follows || self.owner.entering(operations, &left_by_all)
+    }
+
+    /// Calls [`BufferOwner::leaving`] of an owner that follows the operations.
+    #[inline(always)]
+    pub(super) fn leaving(&mut self) {
+        if self.follows {
+            self.owner.leaving();
+        }
     }
 
     /// Sets the use that a call makes of the buffers from now on.

@@ -45,7 +45,7 @@ impl<B: Board> Member<B> {
             self.pending.last = self.epoch;
             return Ok(Started::Ended((request, Report::ticketless(0, Algorithm::Flat))));
         }
-        let is_complete = self.start_small(&mut request);
+        let is_complete = if request.make_ready(&self.board) { self.start_small(&mut request) } else { None };
         if is_complete.is_none() {
             self.epoch += request.segments;
         }
@@ -54,6 +54,7 @@ impl<B: Board> Member<B> {
         self.history = mix(self.history ^ request.prepared.hash);
         match is_complete {
             Some(true) => {
+                request.buffers.leaving();
                 self.pending.leave(&self.board, self.epoch + 1);
                 self.counts.moved();
                 let report = request.report();
@@ -139,6 +140,7 @@ impl<B: Board> Member<B> {
                     let report = request.report();
                     return Some((request, Ok(report)));
                 }
+                Ok(false) if effort == Effort::Wait => {}
                 Ok(false) => {
                     pending.active.insert(i, request);
                     return None;

@@ -56,8 +56,10 @@ struct Shared {
     results: Vec<Cell>,
     /// Private buffers that others read.
     exposed: Vec<Cell>,
-    /// Memory of each rank that others read when a call has ended.
+    /// Memory of each rank that others read before they leave an operation.
     kept: Vec<Cell>,
+    /// The last operation that each rank has sent from it, as that rank alone knows.
+    published: Vec<StdCell<u64>>,
     /// The rank that may not read what others expose.
     cannot_read: Option<usize>,
     /// A `left` word in which every operation is left, for the must-fail test that reuses memory without waiting.
@@ -115,6 +117,7 @@ impl Group {
             results: cells(ranks * PIECES),
             exposed: cells(ranks),
             kept: cells(ranks),
+            published: lines(ranks),
             cannot_read: None,
             forgets_left: None,
             opens_once: false,
@@ -202,13 +205,32 @@ impl Heap {
 }
 
 impl Heap {
-    /// Writes this rank's kept memory.
-    pub fn write_kept(&self, value: u64) {
+    /// The kept memory of all ranks.
+    pub fn kept(&self) -> KeptMemory {
+        KeptMemory { shared: self.shared.clone(), rank: self.rank }
+    }
+}
+
+/// The kept memory of all ranks, for one of them.
+pub struct KeptMemory {
+    shared: Rc<Shared>,
+    rank: usize,
+}
+
+impl KeptMemory {
+    /// The last operation that this rank has sent from its memory.
+    pub fn published(&self) -> u64 {
+        self.shared.published[self.rank].get()
+    }
+
+    /// Writes this rank's memory, from which it sends operation `number`.
+    pub fn write(&self, value: u64, number: u64) {
+        self.shared.published[self.rank].set(number);
         self.shared.kept[self.rank].with_mut(|cell| payload::store(cell.cast(), &value.to_ne_bytes()));
     }
 
-    /// Reads the kept memory of a rank.
-    pub fn read_kept(&self, rank: usize) -> u64 {
+    /// Reads the memory of a rank.
+    pub fn read(&self, rank: usize) -> u64 {
         let mut value = [0; 8];
         self.shared.kept[rank].with(|cell| payload::load(cell.cast(), &mut value));
         u64::from_ne_bytes(value)

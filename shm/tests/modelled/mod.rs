@@ -6,6 +6,8 @@
 pub mod board;
 #[allow(dead_code)]
 pub mod joining;
+#[allow(dead_code)]
+pub mod kept;
 pub mod models;
 #[allow(dead_code)]
 pub mod parting;

@@ -1,13 +1,15 @@
 //! Models of started operations: ranks that complete them in different orders, in memory that is used again.
 
 use super::board::{Died, Group, Heap, name_of};
+use super::kept::KeptWords;
 use super::registered::RegisteredWords;
 use super::{Bound, End, Tally, explore_quietly, report};
 use Act::{Finish, Run, Start};
-use Memory::{Kept, OpenedOnce, Private, Registered};
+use Memory::{Kept, KeptEarly, OpenedOnce, Private, Registered};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
+use earlybird_shm::protocol::board::Board;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;
 use earlybird_shm::protocol::payload::Buffers;
@@ -40,8 +42,10 @@ pub enum Memory {
     Registered,
     /// The same in a wrong protocol, whose ranks keep the buffers that they opened first.
     OpenedOnce,
-    /// Private, beside memory that a rank writes before it starts every so manieth call, and that the others read when that has ended.
-    Kept(usize),
+    /// Private, beside memory that a rank writes before it enters an operation, and that the others read before they leave it.
+    Kept,
+    /// The same in a wrong protocol, which does not wait until the others have read what was sent before.
+    KeptEarly,
 }
 
 /// Ranks, each with what it does.
@@ -236,7 +240,8 @@ pub static STARTED: &[StartedModel] = &[
         bound: Some(3),
         scripts: AWAY,
     },
-    StartedModel { name: "started_kept_2", memory: Kept(2), ..KEPT_EARLY },
+    StartedModel { name: "started_kept_2", memory: Kept, ..KEPT_EARLY },
+    StartedModel { name: "started_kept_gather_2", collective: Gather, memory: Kept, ..KEPT_EARLY },
 ];
 
 /// Memory from which every call is sent, though the others may still read what the one before has sent.
@@ -246,12 +251,12 @@ pub static KEPT_EARLY: StartedModel = StartedModel {
     algorithm: Flat,
     words: 1,
     window: 128,
-    memory: Kept(1),
+    memory: KeptEarly,
     bound: Some(2),
-    scripts: &[THRICE, THRICE],
+    scripts: &[FIRST_FIRST, ONE_BY_ONE],
 };
 
-const THRICE: &[Act] = &[Start(1), Finish(1), Start(2), Finish(2), Start(3), Finish(3)];
+const ONE_BY_ONE: &[Act] = &[Start(1), Finish(1), Start(2), Finish(2)];
 
 /// The same as `started_registered_away_2` on private buffers, in two windows: rank 0 has to come back for the second.
 pub static PRIVATE_AWAY: StartedModel = StartedModel {
@@ -321,11 +326,6 @@ impl StartedModel {
         matches!(self.memory, Registered | OpenedOnce)
     }
 
-    /// Returns whether operation `number` is sent from kept memory, too.
-    fn is_kept(&self, number: usize) -> bool {
-        matches!(self.memory, Kept(every) if (number - 1).is_multiple_of(every))
-    }
-
     fn prepared(&self, started: bool) -> Prepared<'static> {
         let (collective, algorithm) = if started { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
@@ -336,15 +336,26 @@ impl StartedModel {
         Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
     }
 
-    fn request(&self, rank: usize, number: usize) -> Box<ActiveRequest> {
+    fn request(&self, board: &Heap, number: usize) -> Box<ActiveRequest> {
+        let (rank, ranks) = (board.rank(), self.scripts.len());
         let send = self.contribution(rank, number);
+        let receives = self.collective != Gather || rank == 0;
+        let others = (0..ranks).filter(|other| receives && *other != rank);
         let buffers = match self.collective {
+            _ if matches!(self.memory, Kept | KeptEarly) => KeptWords {
+                words: (send, vec![0; self.result(rank, number).len()]),
+                memory: board.kept(),
+                value: value(rank, number),
+                expected: others.map(|other| (other, value(other, number))).collect(),
+                is_early: self.memory == KeptEarly,
+            }
+            .into_owned(),
             AllReduce if !self.is_registered() => OwnedBuffers::from(send),
             AllReduce => RegisteredWords(send, name_of(number)).into_owned(),
             _ => OwnedBuffers::from((send, vec![0; self.result(rank, number).len()])),
         };
         let room = match self.memory {
-            Private | Kept(_) => Room { accumulator: self.window, deposit: self.window },
+            Private | Kept | KeptEarly => Room { accumulator: self.window, deposit: self.window },
             Registered | OpenedOnce => Room::NONE_NEEDED,
         };
         Box::new(ActiveRequest::new(self.prepared(true), buffers, (rank, 0), Blocks::Equal(self.words), room))
@@ -364,10 +375,7 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
     for act in model.scripts[rank] {
         match *act {
             Act::Start(n) => {
-                if model.is_kept(n) {
-                    member.board.write_kept(value(rank, n));
-                }
-                let started = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?;
+                let started = member.start(model.request(&member.board, n)).map_err(|(_, stop)| stop)?;
                 numbers[n] = member.number_of(started);
             }
             Act::Ask(n) => {
@@ -382,9 +390,6 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
                 let (started, result) = member.finish(numbers[n]).expect("it was started");
                 result?;
                 take(started, n);
-                for other in (0..model.scripts.len()).filter(|other| model.is_kept(n) && *other != rank) {
-                    assert_eq!(member.board.read_kept(other), value(other, n), "rank {rank} operation {n}");
-                }
             }
             Act::Run(n) => {
                 let (mut buf, call) = ([value(rank, n)], model.prepared(false));
