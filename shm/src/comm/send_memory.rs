@@ -18,6 +18,9 @@ use std::time::Duration;
 /// The least size of a kept block, bytes: smaller calls share blocks with larger ones.
 const LEAST_BLOCK_BYTES: usize = 64 << 10;
 
+/// Blocks that calls one after the other take in turn: with one, what is written is in the caches of those that have just read it.
+const IN_TURN: usize = 2;
+
 /// The memory of one rank in one group, and its mappings of the others'.
 #[derive(Debug)]
 pub(super) struct SendMemory {
@@ -27,6 +30,8 @@ pub(super) struct SendMemory {
     /// Bytes of all blocks together, at most.
     most: usize,
     blocks: Vec<SendBlock>,
+    /// The last operation that every rank was seen to have left.
+    left: u64,
     /// The blocks of other ranks, by their region.
     mapped: HashMap<usize, (AllocationName, Region)>,
 }
@@ -43,24 +48,34 @@ impl SendMemory {
     /// The memory of a rank of a group, none yet. `most` bytes are kept; `origin` is that of memory which this rank releases when it
     /// leaves the group.
     pub(super) fn new(segment: Arc<Segment>, group: GroupInfo, origin: Origin, most: usize) -> Self {
-        SendMemory { segment, group, origin, most, blocks: Vec::new(), mapped: HashMap::new() }
+        SendMemory { segment, group, origin, most, blocks: Vec::new(), left: 0, mapped: HashMap::new() }
+    }
+
+    /// Looks for the last operation that every rank has left.
+    pub(super) fn look(&mut self, left_by_all: &dyn Fn() -> u64) -> u64 {
+        self.left = left_by_all();
+        self.left
     }
 
     /// A kept block of `bytes` or more, whose name operation `number` publishes; `None` if it would be too much to keep, or there is no
-    /// memory. `left` is the last operation that every rank has left. Shorter blocks that nobody reads are given back where a longer one is needed.
+    /// memory. Shorter blocks that nobody reads are given back where a longer one is needed. What all have left is looked for where no block is
+    /// known to be free, for it takes the time of a cache miss.
     pub(super) fn keep(
         &mut self,
         number: u64,
-        left: u64,
+        left_by_all: &dyn Fn() -> u64,
         bytes: usize,
         timeout: Option<Duration>,
     ) -> Option<(AllocationName, *mut u8)> {
-        let suits = |block: &SendBlock| block.published <= left && block.allocation.bytes() >= bytes;
-        let known = (0..self.blocks.len()).filter(|at| suits(&self.blocks[*at]));
-        let at = match known.min_by_key(|at| self.blocks[*at].allocation.bytes()) {
-            Some(known) => known,
+        let mut at = self.free_block(bytes);
+        if at.is_none() && self.blocks.len() >= IN_TURN {
+            self.look(left_by_all);
+            at = self.free_block(bytes);
+        }
+        let at = match at {
+            Some(free) => free,
             None => {
-                let block = self.allocate_kept(left, bytes, timeout)?;
+                let block = self.allocate_kept(bytes, timeout)?;
                 self.blocks.push(block);
                 self.blocks.len() - 1
             }
@@ -70,13 +85,20 @@ impl SendMemory {
         Some((block.allocation.name()?, block.allocation.as_ptr()))
     }
 
-    fn allocate_kept(&mut self, left: u64, bytes: usize, timeout: Option<Duration>) -> Option<SendBlock> {
+    /// The place of the smallest block of `bytes` or more that nobody reads, as far as was seen.
+    fn free_block(&self, bytes: usize) -> Option<usize> {
+        let suits = |block: &SendBlock| block.published <= self.left && block.allocation.bytes() >= bytes;
+        let free = (0..self.blocks.len()).filter(|at| suits(&self.blocks[*at]));
+        free.min_by_key(|at| self.blocks[*at].allocation.bytes())
+    }
+
+    fn allocate_kept(&mut self, bytes: usize, timeout: Option<Duration>) -> Option<SendBlock> {
         let size = bytes.max(LEAST_BLOCK_BYTES).checked_next_power_of_two()?;
         // The next call needs another one.
         if size > self.most / 2 {
             return None;
         }
-        self.give_back_unread(left);
+        self.give_back_unread();
         let kept: usize = self.blocks.iter().map(|block| block.allocation.bytes()).sum();
         if kept + size > self.most {
             return None;
@@ -87,8 +109,8 @@ impl SendMemory {
     }
 
     /// Gives back the blocks that nobody reads; returns their number.
-    fn give_back_unread(&mut self, left: u64) -> usize {
-        let before = self.blocks.len();
+    fn give_back_unread(&mut self) -> usize {
+        let (before, left) = (self.blocks.len(), self.left);
         for unread in self.blocks.extract_if(.., |block| block.published <= left) {
             unread.allocation.end_use(unread.group);
         }
@@ -108,7 +130,7 @@ impl SendMemory {
     }
 
     /// Allocates memory for these ranks of the group, or all, reserved, which each of them releases. Kept blocks that nobody reads make room
-    /// for it: those that all ranks had left with operation `left`.
+    /// for it.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the budget or the node has too little left, or for more than an allocation can have; the other errors of
@@ -117,7 +139,6 @@ impl SendMemory {
         &mut self,
         bytes: usize,
         ranks: Option<&[usize]>,
-        left: u64,
         timeout: Option<Duration>,
     ) -> Result<AllocationName, Error> {
         let rounded = bytes.next_multiple_of(rustix::param::page_size());
@@ -131,7 +152,7 @@ impl SendMemory {
             || ranks.map_or_else(|| members.to_vec(), |ranks| ranks.iter().map(|rank| members[*rank]).collect());
         let allocate = || segment.allocate_one(users(), size, origin, timeout).map(Grant::name);
         match allocate() {
-            Err(Error::NoSpace { .. }) if self.give_back_unread(left) > 0 => allocate(),
+            Err(Error::NoSpace { .. }) if self.give_back_unread() > 0 => allocate(),
             other => other,
         }
     }
@@ -171,7 +192,7 @@ mod tests {
 
     /// The address that operation `number` sends so many bytes from, where all have left operation `left`; without another rank it has no name.
     fn send(memory: &mut SendMemory, (number, left): (u64, u64), bytes: usize) -> Option<usize> {
-        memory.keep(number, left, bytes, None);
+        memory.keep(number, &|| left, bytes, None);
         let published = memory.blocks.iter().find(|block| block.published == number);
         published.map(|block| block.allocation.as_ptr() as usize)
     }

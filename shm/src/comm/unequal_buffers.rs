@@ -75,7 +75,7 @@ impl UnequalBuffers {
         memory: Arc<Mutex<SendMemory>>,
         timeout: Option<Duration>,
     ) -> Self {
-        let layout = RowLayout { telling, ranks: side.sends.len() };
+        let layout = RowLayout::new(telling, side.sends.len());
         let words = layout.words();
         let (own, all) = match telling {
             Telling::All => (words, words * layout.ranks),
@@ -119,8 +119,8 @@ impl Rows {
 
     /// The counts that `from` sends, as its row says, and the place of the block for `to` among them.
     fn counts_sent(&self, from: usize, to: usize) -> (&[u64], usize) {
-        let (counts, place) = self.layout.sends(to);
-        (&self.row(from)[counts], place)
+        let place = if let Telling::ToRoot(_) = self.layout.telling { 0 } else { to };
+        (&self.row(from)[self.layout.sends()], place)
     }
 
     /// What `from` sends, if that lies in its row.
@@ -141,7 +141,7 @@ impl Rows {
         }
         let row = if let Telling::ByRoot(_) = layout.telling { all } else { own };
         let counts = if let Telling::ToRoot(root) = layout.telling { &sends[root..=root] } else { sends };
-        row[layout.sends(0).0].copy_from_slice(counts);
+        row[layout.sends()].copy_from_slice(counts);
         let expected = layout.expects();
         row[expected.clone()].copy_from_slice(&expects[..expected.len()]);
     }
@@ -163,7 +163,7 @@ impl Rows {
                 in_row.copy_from_slice(send);
                 SentFrom::Row
             }
-            None => match self.share(send, operations, left_by_all()) {
+            None => match self.share(send, operations, left_by_all) {
                 Some(place) => place,
                 None => return false,
             },
@@ -174,27 +174,27 @@ impl Rows {
         true
     }
 
-    /// Copies what this rank sends in a call of these operations into shared memory, where all have left operation `left`. All who receive the
+    /// Copies what this rank sends in a call of these operations into shared memory, and returns its place. All who receive the
     /// row see a refusal, and release the memory. `None` where no kept memory is free and a rank has not left the operation before:
     /// memory of one call alone could be all that another rank lacks to end an earlier one.
-    fn share(&self, send: &[u8], operations: RangeInclusive<u64>, left: u64) -> Option<SentFrom> {
+    fn share(&self, send: &[u8], operations: RangeInclusive<u64>, left_by_all: &dyn Fn() -> u64) -> Option<SentFrom> {
         let mut memory = self.memory();
-        if let Some((name, block)) = memory.keep(*operations.end(), left, send.len(), self.timeout) {
+        if let Some((name, block)) = memory.keep(*operations.end(), left_by_all, send.len(), self.timeout) {
             // SAFETY: K: no rank reads what was sent from here before; the block is mapped and as long.
             unsafe { self.fill(block, send) };
             return Some(SentFrom::Kept(name));
         }
-        (left + 1 >= *operations.start()).then(|| self.share_once(&mut memory, send, left))
+        (memory.look(left_by_all) + 1 >= *operations.start()).then(|| self.share_once(&mut memory, send))
     }
 
     /// Copies it into memory of this call alone.
-    fn share_once(&self, memory: &mut SendMemory, send: &[u8], left: u64) -> SentFrom {
+    fn share_once(&self, memory: &mut SendMemory, send: &[u8]) -> SentFrom {
         let readers = match self.layout.telling {
             Telling::ToRoot(root) => Some([self.side.me, root]),
             Telling::All | Telling::ByRoot(_) => None,
         };
         let readers = readers.as_ref().map(<[usize; 2]>::as_slice);
-        let name = match memory.allocate(send.len(), readers, left, self.timeout) {
+        let name = match memory.allocate(send.len(), readers, self.timeout) {
             Ok(name) => name,
             Err(Error::NoSpace { free, .. }) => return SentFrom::NoSpace { free },
             Err(Error::System { errno, .. }) => return SentFrom::refused(errno, None),
@@ -241,13 +241,11 @@ impl Rows {
     /// Compares the counts and copies this rank's blocks.
     fn receive(&mut self, buffers: Buffers<'_>) -> Result<(), Error> {
         self.compare()?;
-        self.tellers().try_for_each(|rank| self.check_memory(rank, Head::of(self.row(rank)), self.in_row(rank)))?;
-        if let Telling::ToRoot(root) = self.layout.telling
-            && root != self.side.me
-        {
-            return self.check_memory(self.side.me, Head::of(&self.own), Some(&[]));
+        self.tellers().try_for_each(|rank| self.check_memory(rank, Head::of(self.row(rank))))?;
+        match self.layout.telling {
+            Telling::ToRoot(root) if root != self.side.me => self.check_memory(self.side.me, Head::of(&self.own)),
+            _ => self.copy(buffers),
         }
-        self.copy(buffers)
     }
 
     /// Compares what ranks send with what is expected of them: what the rows of all ranks say, or what this rank expects.
@@ -270,12 +268,10 @@ impl Rows {
     }
 
     /// Returns the error if `rank` had no memory for what it sends.
-    fn check_memory(&self, rank: usize, head: Head, in_row: Option<&[u8]>) -> Result<(), Error> {
+    fn check_memory(&self, rank: usize, head: Head) -> Result<(), Error> {
         let (Head { place, bytes }, name) = (head, self.side.name);
         match place {
-            SentFrom::Kept(_) | SentFrom::Alone(_) => Ok(()),
-            SentFrom::Row if in_row.is_some() => Ok(()),
-            SentFrom::Row => Err(Error::Poisoned { cause: format!("what one rank of a {name} sends nowhere") }),
+            SentFrom::Row | SentFrom::Kept(_) | SentFrom::Alone(_) => Ok(()),
             SentFrom::NoSpace { free } => {
                 let hint = format!(
                     "rank {rank} has no shared memory for what it sends in a non-blocking {name} of unequal blocks; make the blocking call, \

@@ -35,47 +35,49 @@ impl Telling {
 pub(super) struct RowLayout {
     pub(super) telling: Telling,
     pub(super) ranks: usize,
+    /// Counts of what the rank sends, and of what it expects.
+    counts: [usize; 2],
+    /// Words for what is sent.
+    sent: usize,
 }
 
 /// Words for what is sent, of all rows that a rank receives, where a row does not fit beside a mark: they are moved whether they are used or not.
 const SENT_WORDS: usize = 64;
 
 impl RowLayout {
-    /// Words of the counts.
-    fn counts(self) -> usize {
-        match self.telling {
-            Telling::All => 2 * self.ranks,
-            Telling::ToRoot(_) => 1,
-            Telling::ByRoot(_) => self.ranks,
-        }
+    /// The layout in a group of so many ranks. What is sent has as many words as travel beside a mark with the others, if that is one for
+    /// each block of the row.
+    pub(super) fn new(telling: Telling, ranks: usize) -> Self {
+        let (counts, rows) = match telling {
+            Telling::All => ([ranks; 2], ranks),
+            Telling::ToRoot(_) => ([1, 0], ranks),
+            Telling::ByRoot(_) => ([ranks, 0], 1),
+        };
+        let beside_mark = (INLINE_BYTES / size_of::<u64>()).checked_sub(Head::WORDS + counts[0] + counts[1]);
+        let sent = beside_mark.filter(|words| *words >= counts[0]).unwrap_or(SENT_WORDS / rows);
+        RowLayout { telling, ranks, counts, sent }
     }
 
-    /// The words of the row in which `from` tells how much it sends, and the place of what it sends to `to` among them.
-    pub(super) fn sends(self, to: usize) -> (Range<usize>, usize) {
-        match self.telling {
-            Telling::ToRoot(_) => (Head::WORDS..Head::WORDS + 1, 0),
-            Telling::All | Telling::ByRoot(_) => (Head::WORDS..Head::WORDS + self.ranks, to),
-        }
+    /// The words in which a rank tells how much it sends.
+    pub(super) fn sends(&self) -> Range<usize> {
+        Head::WORDS..Head::WORDS + self.counts[0]
     }
 
     /// The words in which a rank tells how much it expects, if it does.
-    pub(super) fn expects(self) -> Range<usize> {
-        let first = Head::WORDS + self.sends(0).0.len();
-        first..Head::WORDS + self.counts()
+    pub(super) fn expects(&self) -> Range<usize> {
+        let first = Head::WORDS + self.counts[0];
+        first..first + self.counts[1]
     }
 
-    /// The words for what is sent: as many as travel beside a mark with the others, if that is one for each block of the row.
-    pub(super) fn sent(self) -> Range<usize> {
-        let before = Head::WORDS + self.counts();
-        let beside_mark = (INLINE_BYTES / size_of::<u64>()).checked_sub(before);
-        let rows = if let Telling::ByRoot(_) = self.telling { 1 } else { self.ranks };
-        let words = beside_mark.filter(|words| *words >= self.sends(0).0.len()).unwrap_or(SENT_WORDS / rows);
-        before..before + words
+    /// The words for what is sent.
+    pub(super) fn sent(&self) -> Range<usize> {
+        let first = Head::WORDS + self.counts[0] + self.counts[1];
+        first..first + self.sent
     }
 
     /// The words of a row.
-    pub(super) fn words(self) -> usize {
-        self.sent().end
+    pub(super) fn words(&self) -> usize {
+        Head::WORDS + self.counts[0] + self.counts[1] + self.sent
     }
 }
 
@@ -156,10 +158,6 @@ impl Head {
 mod tests {
     use super::*;
 
-    fn layout(telling: Telling, ranks: usize) -> RowLayout {
-        RowLayout { telling, ranks }
-    }
-
     #[test]
     fn a_row_comes_back_from_its_words() {
         let name = AllocationName::from_word(77 << 32 | 5);
@@ -181,12 +179,12 @@ mod tests {
         for (telling, ranks) in
             [(Telling::All, 2), (Telling::All, 3), (Telling::ToRoot(5), 64), (Telling::ByRoot(1), 5)]
         {
-            assert_eq!(layout(telling, ranks).words() * 8, INLINE_BYTES, "{telling:?} {ranks}");
+            assert_eq!(RowLayout::new(telling, ranks).words() * 8, INLINE_BYTES, "{telling:?} {ranks}");
         }
-        assert_eq!(layout(Telling::All, 16).sent().len(), 4);
-        assert_eq!(layout(Telling::ByRoot(0), 64).sent().len(), 64);
-        assert!(layout(Telling::ToRoot(0), 4).expects().is_empty());
-        assert!(layout(Telling::ByRoot(0), 4).expects().is_empty());
-        assert_eq!(layout(Telling::All, 4).expects().len(), 4);
+        assert_eq!(RowLayout::new(Telling::All, 16).sent().len(), 4);
+        assert_eq!(RowLayout::new(Telling::ByRoot(0), 64).sent().len(), 64);
+        assert!(RowLayout::new(Telling::ToRoot(0), 4).expects().is_empty());
+        assert!(RowLayout::new(Telling::ByRoot(0), 4).expects().is_empty());
+        assert_eq!(RowLayout::new(Telling::All, 4).expects().len(), 4);
     }
 }
