@@ -50,15 +50,18 @@ pub enum WaitPreset {
     Power = 2,
 }
 
+/// The time for which a rank yields in a wait before it sleeps: its end would cost tens of microseconds then.
+const YIELD_NS: u64 = 1_000_000;
+
 impl WaitPreset {
     /// Time to yield before sleeping, nanoseconds; `mean_wait_ns` is the mean of the waits so far. The one policy of
     /// operations and of rings.
     pub(crate) fn yield_ns(self, oversubscribed: bool, mean_wait_ns: u64) -> u64 {
         match (self, oversubscribed) {
             (WaitPreset::Latency, _) => 10_000_000,
-            (WaitPreset::Balanced, false) => 1_000_000,
-            (WaitPreset::Balanced, true) if mean_wait_ns > 1_000_000 => 4_000,
-            (WaitPreset::Balanced, true) => (4 * mean_wait_ns).clamp(50_000, 1_000_000),
+            // Where waits outlast it anyhow, a rank gives up what it has of a CPU at once.
+            (WaitPreset::Balanced, true) if mean_wait_ns > YIELD_NS => 4_000,
+            (WaitPreset::Balanced, _) => YIELD_NS,
             (WaitPreset::Power, _) => 4_000,
         }
     }

@@ -1,8 +1,7 @@
 //! Waiting: a rank checks for completion first, then the poison word, and inspects its peers in a long wait.
 //!
 //! Ranks that have a CPU each spin, then yield, then sleep; they are awake again when the end of the wait is expected (`patience.rs`).
-//! Oversubscribed ranks never spin: they yield for a bounded time that follows from their own recent waits, then sleep on the
-//! slot's event word.
+//! Oversubscribed ranks never spin: they yield, hardly at all where their recent waits were long, then sleep on the slot's event word.
 
 use super::board::{Board, Watch};
 use super::fault::PeerInspection;

@@ -9,7 +9,8 @@ use std::ops::Range;
 
 /// Bytes of the largest deposit that goes the fast path.
 const MOST_BYTES: usize = 32 * PIECE_BYTES;
-/// The same among more than two ranks. The fast path receives in the order of the ranks: what a late one holds up must be little.
+/// The same where several others' blocks are received. The fast path takes them in the order of the ranks: what a late one holds up must
+/// be little.
 pub(super) const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 
 /// The bytes of the blocks, by rank.
@@ -141,14 +142,14 @@ impl SmallBlocks {
             [if contributes { bytes_in_all(in_parts) } else { 0 }, if receives { bytes_in_all(joins) } else { 0 }];
         let owners_announce = matches!(lengths, KnownLengths::Own);
         let deposit_bytes = block.saturating_mul(sent);
+        let is_source = |rank: usize| sources.contains(&rank) && bytes_of(if in_parts { me } else { rank }) > 0;
+        let others = (0..ranks).filter(|rank| *rank != me && is_source(*rank)).count();
         let fits = prepared.lane == Lane::Exchange
             && block > 0
             && !(owners_announce && receives)
-            && deposit_bytes <= window_bytes.min(if ranks == 2 { MOST_BYTES } else { MOST_BYTES_OF_MANY })
+            && deposit_bytes <= window_bytes.min(if others <= 1 { MOST_BYTES } else { MOST_BYTES_OF_MANY })
             && (!contributes || to_send == send_bytes)
             && (!receives || to_receive == recv_bytes);
-        let is_source = |rank: usize| sources.contains(&rank) && bytes_of(if in_parts { me } else { rank }) > 0;
-        let receives_from_all = (0..ranks).all(|rank| rank == me || is_source(rank));
         fits.then_some(SmallBlocks {
             me,
             ranks,
@@ -164,7 +165,7 @@ impl SmallBlocks {
             in_parts,
             joins,
             sources,
-            receives_from_all,
+            receives_from_all: others + 1 == ranks,
             whose: exchange.deposits_used_by(me),
             fold,
             in_turn,
