@@ -43,14 +43,14 @@ fn the_table_has_the_reason_and_the_runners_up() {
         assert!(told.contains(says), "{says}: {told}");
     }
     for says in [
-        "before     reduce of 65536 bytes by chain: messages of more than 2048 bytes",
-        "after      broadcast of 65536 bytes by flat: messages of up to 65536 bytes",
+        "before     reduce of 65536 bytes by chain: messages of more than 8192 bytes",
+        "after      broadcast of 65536 bytes by flat: messages of up to 1048576 bytes",
     ] {
         assert!(told.contains(says), "{says}: {told}");
     }
     let (_, told, _) = table("explain allreduce --bytes 64Ki --ranks 8");
     assert!(told.contains("not known: no tail of this size in EARLYBIRD_TUNE"), "{told}");
-    let (_, told, _) = table("explain allreduce --bytes 2000 --ranks 12 --nodes 9,3");
+    let (_, told, _) = table("explain allreduce --bytes 2000 --ranks 12 --nodes 9,3 --cpus 16");
     let says = "before     reduce of 2000 bytes in nodes of 9 ranks by chain: messages of more than 512 bytes";
     assert!(told.contains(says), "{says}: {told}");
     let (code, _, error) = table("explain allreduce --bytes 64Ki --ranks 8 --nodes 9");

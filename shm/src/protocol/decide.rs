@@ -41,7 +41,8 @@ pub struct Thresholds {
 
 impl Thresholds {
     /// Defaults for `ranks` ranks that may run on `cpus` CPUs of `maker`: from the measurements in `docs/results/2026-11-26.md` where each rank has
-    /// a CPU of its own, and for folds by rank; for two ranks in `docs/results/2026-11-27.md`; else in `docs/results/2026-11-20.md` and
+    /// a CPU of its own, and for folds by rank; for two ranks in `docs/results/2026-11-27.md`; for broadcasts and reduces of ranks that outnumber the CPUs in
+    /// `docs/results/2026-11-29.md`; else in `docs/results/2026-11-20.md` and
     /// `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize, cpus: usize, maker: Maker) -> Self {
         let outnumber_cpus = ranks > cpus;
@@ -72,10 +73,14 @@ impl Thresholds {
             leader_bytes: if ranks <= 4 || outnumber_cpus { 0 } else { 4 << 10 },
             broadcast_flat_bytes: match () {
                 () if ranks <= 2 => one_way_flat_bytes,
-                () if outnumber_cpus => 64 << 10,
+                () if outnumber_cpus => 1 << 20,
                 () => 4 << 10,
             },
-            reduce_flat_bytes: if ranks <= 2 { one_way_flat_bytes } else { flat_bytes },
+            reduce_flat_bytes: match () {
+                () if ranks <= 2 => one_way_flat_bytes,
+                () if outnumber_cpus => 8 << 10,
+                () => flat_bytes,
+            },
             slices_bytes,
             reduce_slices_bytes: match ranks {
                 0..=3 => usize::MAX,
@@ -259,8 +264,10 @@ mod tests {
         let cases = [
             (Collective::AllReduce, 4 << 10, [Leader, Chain]),
             (Collective::AllReduce, (4 << 10) + 1, [Chain, Chain]),
-            (Collective::Reduce, 4 << 10, [Chain, Chain]),
-            (Collective::Broadcast, 16 << 10, [Chain, Flat]),
+            (Collective::Reduce, 8 << 10, [Chain, Flat]),
+            (Collective::Reduce, (8 << 10) + 1, [Chain, Chain]),
+            (Collective::Broadcast, 1 << 20, [Chain, Flat]),
+            (Collective::Broadcast, (1 << 20) + 1, [Chain, Chain]),
             (Collective::AllToAll, 64 << 10, [SingleCopy, Flat]),
             (Collective::AllGather, 64 << 10, [Flat, Flat]),
             (Collective::AllGather, 4 << 20, [Flat, Flat]),
