@@ -41,7 +41,7 @@ impl<B: Board> Member<B> {
     }
 
     /// Runs one small exchange in the same way and under the same conditions. Every rank deposits what others need, and
-    /// receives or folds the blocks for it in the order of the ranks; one that receives nothing leaves at once.
+    /// receives the blocks for it, or folds them in the order of the ranks; one that receives nothing leaves at once.
     #[inline(always)]
     pub fn run_fast_exchange<S: BlockSizes>(
         &mut self,
@@ -185,7 +185,21 @@ impl<B: Board> Member<B> {
         let area = self.deposit_area(&exchange, slot)?;
         let (epoch, hash) = (self.epoch, exchange.hash() ^ self.history);
         exchange.keep_own();
+        let receive = |board: &B, rank: usize, piece: usize| {
+            board.read(exchange.place(area, rank, piece), |from| exchange.receive(from, rank, piece));
+        };
+        // A rank that is late holds up no block that is there, unless there is an order.
+        let mut late = std::mem::take(&mut self.scratch.ready);
+        late.clear();
         for rank in exchange.sources() {
+            let pieces = exchange.pieces_from(rank);
+            if exchange.is_in_order() || !has_deposited(&self.board, slot, rank, epoch, hash, pieces.end) {
+                late.push(rank);
+                continue;
+            }
+            pieces.for_each(|piece| receive(&self.board, rank, piece));
+        }
+        for &rank in &late {
             for piece in exchange.pieces_from(rank) {
                 let there = || has_deposited(&self.board, slot, rank, epoch, hash, piece + 1);
                 if !wait::spin(&self.patience, there, || exchange.prefetch())
@@ -193,10 +207,10 @@ impl<B: Board> Member<B> {
                 {
                     return Some(Err(stop));
                 }
-                let place = exchange.place(area, rank, piece);
-                self.board.read(place, |from| exchange.receive(from, rank, piece));
+                receive(&self.board, rank, piece);
             }
         }
+        self.scratch.ready = late;
         Some(Ok(()))
     }
 

@@ -9,8 +9,7 @@ use std::ops::Range;
 
 /// Bytes of the largest deposit that goes the fast path.
 const MOST_BYTES: usize = 32 * PIECE_BYTES;
-/// The same where several others' blocks are received. The fast path takes them in the order of the ranks: what a late one holds up must
-/// be little.
+/// The same where the blocks of several others are folded. That is done in the order of the ranks: what a late one holds up must be little.
 pub(super) const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 
 /// The bytes of the blocks, by rank.
@@ -147,7 +146,8 @@ impl SmallBlocks {
         let fits = prepared.lane == Lane::Exchange
             && block > 0
             && !(owners_announce && receives)
-            && deposit_bytes <= window_bytes.min(if others <= 1 { MOST_BYTES } else { MOST_BYTES_OF_MANY })
+            && deposit_bytes
+                <= window_bytes.min(if others <= 1 || fold.is_none() { MOST_BYTES } else { MOST_BYTES_OF_MANY })
             && (!contributes || to_send == send_bytes)
             && (!receives || to_receive == recv_bytes);
         fits.then_some(SmallBlocks {

@@ -218,6 +218,12 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         self.blocks.receives_from_all
     }
 
+    /// Returns whether blocks are received in the order of the ranks: they are folded, or come from one other at most.
+    #[inline(always)]
+    pub(in crate::protocol) fn is_in_order(&self) -> bool {
+        self.blocks.fold.is_some() || self.blocks.ranks == 2
+    }
+
     /// Returns whether this rank has a deposit that is read.
     #[inline(always)]
     pub(in crate::protocol) fn deposits(&self) -> bool {
