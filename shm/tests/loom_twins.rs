@@ -57,6 +57,7 @@ const DEPOSITS: &[&str] = &[
     "broadcast_pieces_mixed_2",
     "all_gather_pieces_2",
     "all_gather_pieces_mixed_2",
+    "all_gather_pieces_3",
     "reduce_scatter_2",
     "reduce_scatter_mixed_2",
     "reduce_scatter_by_rank_3",

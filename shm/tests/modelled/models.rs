@@ -58,7 +58,7 @@ macro_rules! for_every_model {
             reduce_flat_2 reduce_flat_pieces_2 reduce_flat_general_2 reduce_flat_mixed_2 reduce_flat_deposit_2
             reduce_flat_deposit_mixed_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
-            gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_to_all_2
+            gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_gather_pieces_3 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
             announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 mismatch_announced_2
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
@@ -225,6 +225,8 @@ models! {
         Scenario::new(Flat, 2, TWO).of(AllGather);
     all_gather_pieces_mixed_2: "allgather of 2 deposited pieces, one rank on the fast path, one on the general one, 2 ranks, once",
         upto(2), Some(upto(3)), Scenario::new(Flat, 2, TWO).of(AllGather).general(0);
+    all_gather_pieces_3: "allgather of 2 deposited pieces, what is there first, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, TWO).of(AllGather);
     all_to_all_2: "alltoall, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2);
     broadcast_general_2: "broadcast on the general path, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).general(0).general(1);
