@@ -3,8 +3,7 @@
 //! A program calls small collectives between its own work, so it finds their code cold: the time of such a call grows with
 //! the instructions on its way. This is [`Member::run`] with [`super::algorithm`]'s `flat` and `exchange`, without the branches that
 //! such a call never takes. The words, their order and their sync points are the same, so ranks on the fast path meet ranks on
-//! the general one; a rank takes it only when nothing is pending, the group is well, the memory is known to be free and every
-//! rank has a CPU of its own.
+//! the general one; a rank takes it only when nothing is pending, the group is well and the memory is known to be free.
 
 use super::algorithm::flat;
 use super::board::{AREAS, Board, Need, Place, SLOTS};
