@@ -139,7 +139,8 @@ static void check(const struct operation *op, const float *recv, int number)
         return;
     for (int from = 0; from < (op->source == FROM_ALL ? ranks : 1); from++) {
         size_t block = (size_t)counts[op->in_parts || op->source != FROM_ALL ? rank : from];
-        size_t step = number && block > 1024 ? block / 31 : 1;
+        /* All elements in the first call only: a rank that shares this one's processor waits meanwhile. */
+        size_t step = number && block > 64 ? block / 31 : 1;
         for (size_t i = 0; i < block; i += step)
             if (recv[i] != expected(op, from, i, number))
                 fail("wrong result");

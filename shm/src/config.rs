@@ -50,7 +50,7 @@ pub enum WaitPreset {
     Power = 2,
 }
 
-/// The time for which a rank yields in a wait before it sleeps: its end would cost tens of microseconds then.
+/// The time for which a rank yields before it sleeps: who sleeps comes back tens of microseconds late.
 const YIELD_NS: u64 = 1_000_000;
 
 impl WaitPreset {
@@ -59,7 +59,7 @@ impl WaitPreset {
     pub(crate) fn yield_ns(self, oversubscribed: bool, mean_wait_ns: u64) -> u64 {
         match (self, oversubscribed) {
             (WaitPreset::Latency, _) => 10_000_000,
-            // Where waits outlast it anyhow, a rank gives up what it has of a CPU at once.
+            // Where waits are longer than that on average, a rank sleeps almost at once.
             (WaitPreset::Balanced, true) if mean_wait_ns > YIELD_NS => 4_000,
             (WaitPreset::Balanced, _) => YIELD_NS,
             (WaitPreset::Power, _) => 4_000,

@@ -218,7 +218,7 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         self.blocks.receives_from_all
     }
 
-    /// Returns whether blocks are received in the order of the ranks: they are folded, or come from one other at most.
+    /// Returns whether blocks are received in the order of the ranks: because they are folded, or because there is only one other rank.
     #[inline(always)]
     pub(in crate::protocol) fn is_in_order(&self) -> bool {
         self.blocks.fold.is_some() || self.blocks.ranks == 2
