@@ -194,6 +194,15 @@ mod tests {
     }
 
     #[test]
+    fn among_more_ranks_than_cpus_short_waits_do_not_shorten_a_long_one() {
+        let patience = after(WaitPreset::Balanced, true, &[2_000, 2_000, 2_000, MS / 2]);
+        assert!(is_awake(&patience, MS - 1), "{patience:?}");
+        assert_eq!(patience.next(MS), Next::Sleep { most_ns: u64::MAX }, "{patience:?}");
+        let patience = after(WaitPreset::Balanced, true, &[5 * MS]);
+        assert_eq!(patience.next(4_000), Next::Sleep { most_ns: u64::MAX }, "{patience:?}");
+    }
+
+    #[test]
     fn a_rank_that_should_spare_its_cpu_sleeps_at_the_expected_end_too() {
         for (preset, oversubscribed) in [(WaitPreset::Power, false), (WaitPreset::Balanced, true)] {
             let patience = after(preset, oversubscribed, &[25 * MS]);

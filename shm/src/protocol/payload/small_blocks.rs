@@ -9,7 +9,8 @@ use std::ops::Range;
 
 /// Bytes of the largest deposit that goes the fast path.
 const MOST_BYTES: usize = 32 * PIECE_BYTES;
-/// The same where the blocks of several others are folded. That is done in the order of the ranks: what a late one holds up must be little.
+/// The same where the blocks of several others are received in the order of the ranks, as those that are folded: what a late one holds up
+/// must be little.
 pub(super) const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
 
 /// The bytes of the blocks, by rank.
@@ -143,11 +144,11 @@ impl SmallBlocks {
         let deposit_bytes = block.saturating_mul(sent);
         let is_source = |rank: usize| sources.contains(&rank) && bytes_of(if in_parts { me } else { rank }) > 0;
         let others = (0..ranks).filter(|rank| *rank != me && is_source(*rank)).count();
+        let most_bytes = if fold.is_some() && others > 1 { MOST_BYTES_OF_MANY } else { MOST_BYTES };
         let fits = prepared.lane == Lane::Exchange
             && block > 0
             && !(owners_announce && receives)
-            && deposit_bytes
-                <= window_bytes.min(if others <= 1 || fold.is_none() { MOST_BYTES } else { MOST_BYTES_OF_MANY })
+            && deposit_bytes <= window_bytes.min(most_bytes)
             && (!contributes || to_send == send_bytes)
             && (!receives || to_receive == recv_bytes);
         fits.then_some(SmallBlocks {
