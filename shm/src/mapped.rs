@@ -342,8 +342,8 @@ impl Board for Mapped {
         self.registrations.borrow_mut().open(&self.segment, rank, names)
     }
 
-    fn expose(&self, buffer: &[u8]) -> Exposed {
-        peer_memory::expose(buffer)
+    fn expose(&self, buffer: &[u8], starts: &[usize]) -> Exposed {
+        peer_memory::expose(buffer, starts)
     }
     fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
         peer_memory::read(self.segment.pid(self.group_info.members[rank]), exposed, offset, to)

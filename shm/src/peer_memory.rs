@@ -11,11 +11,12 @@ use std::sync::LazyLock;
 /// The random number of this process; never 0.
 static TOKEN: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()) | 1);
 
-/// The words by which others read `buffer`.
-pub fn expose(buffer: &[u8]) -> Exposed {
+/// The words by which others read `buffer`, and in `starts` where their blocks begin.
+pub fn expose(buffer: &[u8], starts: &[usize]) -> Exposed {
     let token: &u64 = &TOKEN;
     Exposed {
         address: buffer.as_ptr().addr() as u64,
+        starts: starts.as_ptr().addr() as u64,
         token_address: std::ptr::from_ref(token).addr() as u64,
         token: *token,
     }
@@ -56,23 +57,26 @@ mod tests {
     fn a_buffer_is_read_whole_and_in_part() {
         let sent: Vec<u8> = (0..5_000_000u32).map(|i| (i % 251) as u8).collect();
         let mut got = vec![0; sent.len() - 7];
-        assert!(read(std::process::id(), expose(&sent), 7, &mut got));
+        assert!(read(std::process::id(), expose(&sent, &[]), 7, &mut got));
         assert!(got == sent[7..]);
-        assert!(read(std::process::id(), expose(&sent), 0, &mut []), "nothing to read");
+        assert!(read(std::process::id(), expose(&sent, &[]), 0, &mut []), "nothing to read");
+        let mut start = [0; size_of::<usize>()];
+        assert!(read(std::process::id(), expose(&sent, &[5, 77]).list(), size_of::<usize>(), &mut start));
+        assert_eq!(usize::from_ne_bytes(start), 77);
     }
 
     #[test]
     fn another_process_and_a_place_that_is_none_are_refused() {
         let (sent, mut got) = ([1u8; 64], [0u8; 64]);
         let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(!read(other.id(), expose(&sent), 0, &mut got), "read from a process without the token");
+        assert!(!read(other.id(), expose(&sent, &[]), 0, &mut got), "read from a process without the token");
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(!read(other.id(), expose(&sent), 0, &mut got), "read from a process that has ended");
+        assert!(!read(other.id(), expose(&sent, &[]), 0, &mut got), "read from a process that has ended");
         let own = std::process::id();
-        assert!(!read(own, super::Exposed { address: 8, ..expose(&sent) }, 0, &mut got), "read where nothing is");
-        let wrong = super::Exposed { token: expose(&sent).token ^ 1, ..expose(&sent) };
+        assert!(!read(own, super::Exposed { address: 8, ..expose(&sent, &[]) }, 0, &mut got), "read where nothing is");
+        let wrong = super::Exposed { token: expose(&sent, &[]).token ^ 1, ..expose(&sent, &[]) };
         assert!(!read(own, wrong, 0, &mut got), "read although the token differs");
-        assert!(!read(u32::MAX, expose(&sent), 0, &mut got), "read from no process");
+        assert!(!read(u32::MAX, expose(&sent, &[]), 0, &mut got), "read from no process");
     }
 }

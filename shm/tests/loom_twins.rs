@@ -257,6 +257,11 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (CallAcquire, &["announced_general_2", "announced_mixed_2", "announced_deposit_2"], LENGTHS),
     (DepositRelease, ANNOUNCED_ALLTOALLS, RACE),
     (DepositAcquire, &["announced_2", "announced_piece_2", "announced_deposit_2"], RACE),
+    // Where long blocks lie, and that they have been read.
+    (CallRelease, &["announced_long_2"], RACE),
+    (CallAcquire, &["announced_long_2"], RACE),
+    (ReadRelease, &["announced_long_2"], RACE),
+    (ReadAcquire, &["announced_long_2"], RACE),
     (LeftRelease, ANNOUNCED_ALLTOALLS, RACE),
     (LeftAcquire, ANNOUNCED_ALLTOALLS, RACE),
     // The length of a block, its parts, and what its root has read.

@@ -11,6 +11,7 @@ mod forms;
 mod grouped;
 mod large_counts;
 mod large_deposits;
+mod long_blocks;
 mod operations;
 mod result_bits;
 mod scan;

@@ -29,7 +29,7 @@ const LARGEST: usize = 1_100_000;
 /// Elements of a block for which `auto` takes the algorithm in allgathers and alltoalls of two ranks.
 const MEDIUM: usize = 160_000;
 
-fn value(from: usize, to: usize, i: usize) -> u64 {
+pub(crate) fn value(from: usize, to: usize, i: usize) -> u64 {
     (from * 1_000_003 + to * 10_007 + i) as u64
 }
 
@@ -79,7 +79,7 @@ fn check_scatters(comm: &Communicator, count: usize, algorithm: Option<Algorithm
 }
 
 /// Returns whether the last call ran by `algorithm`, if one is given.
-fn ran(comm: &Communicator, algorithm: Option<Algorithm>) -> bool {
+pub(crate) fn ran(comm: &Communicator, algorithm: Option<Algorithm>) -> bool {
     let ran = comm.last_call().unwrap().algorithm.to_string();
     algorithm.is_none_or(|algorithm| ran == algorithm.name())
 }
@@ -165,7 +165,7 @@ fn nodes(player: &Player) {
 }
 
 /// Forbids all ranks to read rank 1.
-fn forbid(comm: &Communicator) {
+pub(crate) fn forbid(comm: &Communicator) {
     if comm.rank() == 1 {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
     }

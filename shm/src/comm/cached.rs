@@ -152,7 +152,9 @@ impl FastPath for SmallPairs<'_> {
         let pairs = self.with(&cached.prepared, member.board.rank(), cached.announced_stride)?;
         let done = member.run_fast_pairs(pairs)?;
         Some(done.map(|report| match report.announced {
-            Some(Announced::Pairs(all)) if pairs.is_done_with(all) => Report { announced: None, ..report },
+            Some(Announced::Pairs(all)) if pairs.is_done_with(all, report.is_done) => {
+                Report { announced: None, ..report }
+            }
             _ => report,
         }))
     }

@@ -15,6 +15,7 @@ use crate::protocol::decide::folds_in_rank_order;
 use crate::protocol::lengths::Announced;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Signature;
+use crate::protocol::window::{Window, announced_stride};
 use crate::protocol::{Member, Report, Stop};
 use crate::reduce_op::ReduceOp;
 use crate::user_op::ReduceFn;
@@ -111,7 +112,7 @@ impl NodeComm {
             }
         };
         let (args, NodeState { member, calls, last, peer_reads, .. }) = (checked.args(), &mut *state);
-        let buffers = &args.buffers;
+        let (buffers, known) = (&args.buffers, *peer_reads);
         // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
         let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
         let small = CallKey::of(args).filter(|(_, payload)| fits(payload));
@@ -152,10 +153,11 @@ impl NodeComm {
         let fast = || small.zip(cached).and_then(|((_, payload), cached)| payload.run(cached, member));
         let done = match begun.map(Ok).or_else(fast) {
             Some(Ok(first @ Report { announced: Some(Announced::Pairs(_)), .. })) => {
-                self.run_exchange(member, &mut checked, prepared, Some(first))
+                self.run_pairs(member, &mut checked, prepared, Some(first), peer_reads)
             }
             Some(done) => done,
-            None if prepared.exchanges() => self.run_exchange(member, &mut checked, prepared, None),
+            None if checked.pair_counts().is_some() => self.run_pairs(member, &mut checked, prepared, None, peer_reads),
+            None if prepared.exchanges() => self.run_exchange(member, &checked, prepared),
             None => self.run(member, buffers, prepared),
         };
         match done {
@@ -177,6 +179,8 @@ impl NodeComm {
                 *last = Some(report);
                 if report.algorithm == Algorithm::SingleCopy && *peer_reads == PeerReads::Untried {
                     *peer_reads = PeerReads::Work;
+                }
+                if *peer_reads != known {
                     // Calls that were prepared before do not know it.
                     calls.clear();
                 }
@@ -221,7 +225,12 @@ impl NodeComm {
         };
         let lane = signature.in_lane(algorithm == Algorithm::Flat);
         let prepared = Prepared::new(lane, dtype, op, self.size, in_rank_order, algorithm)?;
-        Ok(if facts.peer_reads == PeerReads::Work { prepared.trusting() } else { prepared })
+        Ok(match facts.peer_reads {
+            PeerReads::Refused => prepared,
+            _ if dtype != DType::Bool && self.reads_pairs(checked) => prepared.reading_long_blocks(),
+            PeerReads::Work => prepared.trusting(),
+            PeerReads::Untried => prepared,
+        })
     }
 
     /// The same for a user's operator.
@@ -261,6 +270,13 @@ impl NodeComm {
         self.thresholds.choose(collective, options.algorithm, checked.selecting_bytes(), in_rank_order)
     }
 
+    /// Returns whether the blocks of an alltoall that are too long for its first operation are read where they lie, if any bytes are elements.
+    fn reads_pairs(&self, checked: &CheckedArgs<'_>) -> bool {
+        let stride = announced_stride(self.size, checked.datatype().size(), self.windows.deposit);
+        let bytes = stride * checked.datatype().size();
+        checked.pair_counts().is_some() && self.thresholds.reads_pairs(checked.settings().algorithm, bytes)
+    }
+
     /// Selects how to reduce buffers that lie in shared memory: where they lie, or by copying them as if they were private.
     /// Ranks may propose different algorithms, the first one's counts.
     fn select_registered(&self, args: &CollectiveArgs<'_>, in_rank_order: bool, oversubscribed: bool) -> Algorithm {
@@ -298,42 +314,70 @@ impl NodeComm {
         }
     }
 
-    /// Runs an exchange, window by window where it is deposited; of an alltoall in which ranks announce their lengths what is left after
-    /// the `first` operation, if that was run.
+    /// Runs an exchange, window by window where it is deposited.
     fn run_exchange(
+        &self,
+        member: &mut Member<Mapped>,
+        checked: &CheckedArgs<'_>,
+        prepared: &Prepared<'_>,
+    ) -> Result<Report, Stop> {
+        let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
+        if exchange.owners_announce {
+            let window = exchange.of_owner(checked.datatype().size(), self.windows.deposit);
+            return member.run(&buffers.window(&window, prepared));
+        }
+        let whole = exchange.whole();
+        match prepared.algorithm() {
+            Algorithm::SingleCopy => member.run(&buffers.window(&whole, prepared)),
+            _ => self.run_windows(member, checked, &whole, prepared),
+        }
+    }
+
+    fn run_windows(
+        &self,
+        member: &mut Member<Mapped>,
+        checked: &CheckedArgs<'_>,
+        all: &Window<'_>,
+        prepared: &Prepared<'_>,
+    ) -> Result<Report, Stop> {
+        let mut report = None;
+        for window in all.parts(checked.datatype().size(), self.windows.deposit) {
+            report = Some(member.run(&checked.args().buffers.window(&window, prepared))?);
+        }
+        Ok(report.expect("an exchange has a window"))
+    }
+
+    /// Runs an alltoall in which ranks announce their lengths: the `first` operation, if that was not run, and what it has left of longer
+    /// blocks, window by window.
+    fn run_pairs(
         &self,
         member: &mut Member<Mapped>,
         checked: &mut CheckedArgs<'_>,
         prepared: &Prepared<'_>,
         first: Option<Report>,
+        peer_reads: &mut PeerReads,
     ) -> Result<Report, Stop> {
-        let (element_bytes, window_bytes) = (checked.datatype().size(), self.windows.deposit);
-        let (mut report, mut done) = (None, 0);
-        if checked.pair_counts().is_some() {
-            let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
-            let window = exchange.announced(element_bytes, window_bytes);
-            let announced = match first {
-                Some(report) => report,
-                None => member.run(&buffers.window(&window, prepared))?,
-            };
-            let Some(Announced::Pairs(all)) = announced.announced else { return Ok(announced) };
-            if all.difference != 0 || all.largest <= window.stride() {
-                return Ok(announced);
-            }
-            done = usize::from(window.stride() > 0);
-            checked.set_largest_pair(all.largest);
+        let stride = announced_stride(self.size, checked.datatype().size(), self.windows.deposit);
+        let exchange = checked.exchange();
+        let window = exchange.announced(stride, prepared.reads_long_blocks());
+        let announced = match first {
+            Some(report) => report,
+            None => member.run(&checked.args().buffers.window(&window, prepared))?,
+        };
+        let Some(Announced::Pairs(all)) = announced.announced else { return Ok(announced) };
+        let (reads, is_read) = (window.reads(all.largest), announced.is_done);
+        if all.difference != 0 || all.largest <= stride || reads && is_read {
+            return Ok(Report { is_done: true, ..announced });
         }
-        let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
-        if exchange.owners_announce {
-            let window = exchange.of_owner(element_bytes, window_bytes);
-            return member.run(&buffers.window(&window, prepared));
+        checked.set_largest_pair(all.largest);
+        let exchange = checked.exchange();
+        let left = match reads {
+            true => exchange.whole().of_blocks(stride, usize::MAX),
+            false => exchange.beginning_with(stride),
+        };
+        if reads {
+            *peer_reads = PeerReads::Refused;
         }
-        if prepared.algorithm() == Algorithm::SingleCopy {
-            return member.run(&buffers.window(&exchange.whole(), prepared));
-        }
-        for window in exchange.windows(element_bytes, window_bytes).skip(done) {
-            report = Some(member.run(&buffers.window(&window, prepared))?);
-        }
-        Ok(report.expect("an exchange has a window"))
+        self.run_windows(member, checked, &left, prepared)
     }
 }

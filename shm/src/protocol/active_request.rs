@@ -307,7 +307,7 @@ impl ActiveRequest {
         let mut sources = std::mem::take(&mut scratch.sources);
         let buffers = buffers.as_buffers().own_parts(&exchange, context.board.rank());
         let window = match prepared.exchanges() {
-            true => exchange.nth_window(segment, element_bytes, self.room.deposit),
+            true => exchange.whole().nth_part(segment, element_bytes, self.room.deposit),
             false => None,
         };
         let call = match &window {

@@ -74,17 +74,26 @@ pub enum Place {
     },
 }
 
-/// A private buffer that its owner lets other ranks read: its address, and the address and value of a token by which a reader
-/// checks that it reads from the right process.
+/// A private buffer that its owner lets other ranks read: its address, that of the list of where in it the block for each rank begins,
+/// and the address and value of a token by which a reader checks that it reads from the right process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Exposed {
     /// Address of the buffer in its owner's memory.
     pub address: u64,
+    /// Address of the list in its owner's memory: elements, as `usize`.
+    pub starts: u64,
     /// Address of `token` in its owner's memory.
     pub token_address: u64,
     /// A random number of the owner's process.
     pub token: u64,
+}
+
+impl Exposed {
+    /// The list of where blocks begin, to be read as the buffer is.
+    pub fn list(self) -> Self {
+        Exposed { address: self.starts, ..self }
+    }
 }
 
 /// The memory that an operation needs in an area before it starts.
@@ -174,8 +183,8 @@ pub trait Board {
     /// Makes the buffers that `rank` has registered under these names accessible as [`Place::Registered`].
     fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error>;
 
-    /// Lets the other ranks read this private buffer, until [`Board::end_exposure`].
-    fn expose(&self, buffer: &[u8]) -> Exposed;
+    /// Lets the other ranks read this private buffer, and where in it the block for each of them begins, until [`Board::end_exposure`].
+    fn expose(&self, buffer: &[u8], starts: &[usize]) -> Exposed;
     /// Fills `to` from the exposed buffer of `rank`, beginning `offset` bytes into it; returns false if the system refuses.
     fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool;
     /// Ends the exposure: no rank reads the buffer any more.

@@ -1,10 +1,10 @@
 //! A call of one rank: the prepared state that all its operations share, and the buffers of one operation.
 
 use super::collective::Collective;
-use super::geometry::Window;
 use super::shared_result::SharedResult;
 use super::signature::Signature;
 use super::store_pace::Stores;
+use super::window::Window;
 use crate::Error;
 use crate::config::Algorithm;
 use crate::kernels::{self, FinishFn, FoldFn, Kernels};
@@ -60,6 +60,7 @@ pub struct Prepared<'a> {
     pub(super) collective: Collective,
     pub(super) lane: Lane,
     pub(super) root: Option<usize>,
+    pub(super) reads_long_blocks: bool,
 }
 
 impl<'a> Prepared<'a> {
@@ -151,6 +152,7 @@ impl<'a> Prepared<'a> {
             collective,
             lane,
             root: signature.root(),
+            reads_long_blocks: false,
         }
     }
 
@@ -170,6 +172,17 @@ impl<'a> Prepared<'a> {
             Lane::SingleCopy { .. } => Prepared { lane: Lane::SingleCopy { trusted: true }, ..self },
             _ => self,
         }
+    }
+
+    /// The same state of an alltoall of which no rank knows all lengths, where blocks that are too long for its first operation are read
+    /// where they lie.
+    pub fn reading_long_blocks(self) -> Self {
+        Prepared { reads_long_blocks: true, ..self }
+    }
+
+    /// Returns whether long blocks are read so.
+    pub fn reads_long_blocks(&self) -> bool {
+        self.reads_long_blocks
     }
 
     /// Replaces the collective that moves the data; the signature stays.

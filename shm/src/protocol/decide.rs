@@ -35,6 +35,9 @@ pub struct Thresholds {
     pub all_gather_single_copy: SingleCopySizes,
     /// Blocks of an alltoall that are read out of their owners' private buffers, bytes.
     pub all_to_all_single_copy: SingleCopySizes,
+    /// Smallest part of each block in the first operation of an alltoall whose lengths no rank knows, bytes, with which longer blocks are
+    /// read out of their owners' private buffers.
+    pub pairs_single_copy_bytes: usize,
     /// Blocks of a scatter that are read out of the root's private buffer, bytes.
     pub scatter_single_copy: SingleCopySizes,
 }
@@ -92,6 +95,7 @@ impl Thresholds {
                 _ if outnumber_cpus => ((2 << 20) / ranks, usize::MAX),
                 _ => (64 << 10, usize::MAX),
             },
+            pairs_single_copy_bytes: if ranks <= 2 { usize::MAX } else { 16 << 10 },
             // Where the blocks do not fit into the two areas, so that the root waits for its readers in any case.
             scatter_single_copy: {
                 let least = if outnumber_cpus { 1 << 20 } else { 128 << 10 };
@@ -108,12 +112,29 @@ impl Thresholds {
     /// The thresholds for a system that forbids reading private buffers of other processes.
     pub fn without_single_copy(self) -> Self {
         let [all_gather_single_copy, all_to_all_single_copy, scatter_single_copy] = [NEVER; 3];
-        Thresholds { all_gather_single_copy, all_to_all_single_copy, scatter_single_copy, ..self }
+        let pairs_single_copy_bytes = usize::MAX;
+        Thresholds {
+            all_gather_single_copy,
+            all_to_all_single_copy,
+            scatter_single_copy,
+            pairs_single_copy_bytes,
+            ..self
+        }
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
     pub fn choose(&self, collective: Collective, requested: Algorithm, bytes: usize, in_rank_order: bool) -> Algorithm {
         self.decide(collective, requested, bytes, in_rank_order).0
+    }
+
+    /// Returns whether longer blocks are read out of their owners' private buffers, in an alltoall whose lengths no rank knows and whose first
+    /// operation moves `bytes` of each block.
+    pub fn reads_pairs(&self, requested: Algorithm, bytes: usize) -> bool {
+        match requested {
+            Algorithm::SingleCopy => bytes > 0,
+            Algorithm::Flat => false,
+            _ => bytes >= self.pairs_single_copy_bytes,
+        }
     }
 
     /// The algorithm of [`Thresholds::choose`], and the rule that selected it.
@@ -243,6 +264,17 @@ mod tests {
                 assert_eq!(chosen, [Flat, SingleCopy, SingleCopy, Flat, Flat], "{}, {maker:?}", collective.name());
             }
         }
+    }
+
+    #[test]
+    fn long_blocks_whose_lengths_no_rank_knows_are_read_among_more_than_two_ranks() {
+        let limits = |ranks| Thresholds::default_for(ranks, 2, Maker::Other);
+        let reads = |ranks, requested, bytes| limits(ranks).reads_pairs(requested, bytes);
+        assert_eq!([2, 3].map(|ranks| reads(ranks, Algorithm::Auto, 256 << 10)), [false, true]);
+        assert_eq!([0, 1].map(|more| reads(64, Algorithm::Auto, (16 << 10) - 1 + more)), [false, true]);
+        assert_eq!([Flat, SingleCopy].map(|requested| reads(3, requested, 1 << 20)), [false, true]);
+        assert_eq!([0, 1].map(|bytes| reads(2, SingleCopy, bytes)), [false, true]);
+        assert!(!limits(8).without_single_copy().reads_pairs(Algorithm::Auto, 1 << 20));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::board::{AREAS, Board, SLOTS};
 use super::call::{Arithmetic, Call, Lane};
 use super::collective::Collective;
 use super::fault;
-use super::lengths::Announced;
 use super::member::{Member, mix};
 use super::operation::{Operation, Report, Stop};
 use super::step::Step;
@@ -98,7 +97,7 @@ impl<B: Board> Operation<'_, B> {
             Lane::Exchange => {
                 let window = self.call.window.expect("an exchange runs window by window");
                 if window.announces() {
-                    report.announced = Some(Announced::Pairs(announced::run(self, window)?));
+                    *report = announced::run(self, window, *report)?;
                     return Ok(true);
                 }
                 if let Some(scatter) = self.call.announced_scatter(self.me) {

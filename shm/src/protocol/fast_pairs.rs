@@ -8,6 +8,7 @@ use super::lines::INLINE_BYTES;
 use super::member::Member;
 use super::operation::{Report, Stop};
 use super::payload::PreparedPairs;
+use crate::config::Algorithm;
 
 impl<B: Board> Member<B> {
     /// Runs the first operation of such an alltoall; `None`, with nothing done, where [`Member::run`] must be asked. Blocks are received in
@@ -19,8 +20,11 @@ impl<B: Board> Member<B> {
             true => None,
             false => Some(self.fast_path_area(pairs.need())?),
         };
-        let all = self.exchange_pairs(&pairs, slot, area);
-        Some(all.map(|all| Report { announced: Some(Announced::Pairs(all)), ..self.leave(pairs.hash(), true) }))
+        let done = self.exchange_pairs(&pairs, slot, area);
+        Some(done.map(|done| {
+            let Report { epoch, .. } = self.leave(pairs.hash(), true);
+            Report { epoch, ..done }
+        }))
     }
 
     #[inline(always)]
@@ -29,7 +33,7 @@ impl<B: Board> Member<B> {
         pairs: &PreparedPairs<'_>,
         slot: usize,
         area: Option<(usize, usize)>,
-    ) -> Result<Lengths, Stop> {
+    ) -> Result<Report, Stop> {
         let mark = self.begin(pairs.hash());
         let board = &self.board;
         let me = board.rank();
@@ -59,18 +63,21 @@ impl<B: Board> Member<B> {
                 return self.pairs_in_general(pairs);
             }
         }
-        Ok(all)
+        if pairs.reads(all) {
+            return self.pairs_in_general(pairs);
+        }
+        Ok(Report { announced: Some(Announced::Pairs(all)), ..Report::ticketless(0, Algorithm::Flat) })
     }
 
     /// Receives what all ranks have for this one, again where it was received before: it stays until this rank has left.
     #[cold]
     #[inline(never)]
-    fn pairs_in_general(&mut self, pairs: &PreparedPairs<'_>) -> Result<Lengths, Stop> {
+    fn pairs_in_general(&mut self, pairs: &PreparedPairs<'_>) -> Result<Report, Stop> {
         let starts = pairs.starts();
         let exchange = pairs.exchange(&starts);
         let window = pairs.window(&exchange);
         let call = Call { window: Some(&window), ..pairs.call() };
         let (mut operation, _) = self.operation(&call);
-        announced::collect(&mut operation, &window)
+        announced::collect(&mut operation, &window, Report::ticketless(0, Algorithm::Flat))
     }
 }

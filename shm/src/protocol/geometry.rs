@@ -2,15 +2,11 @@
 //!
 //! Every operation here is one of two forms. *Whole*: a depositor sends one block, and every reader receives all of it
 //! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor sends a block for each reader, and a reader receives
-//! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several [`Window`]s.
+//! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several windows (`window.rs`).
 
 use super::collective::{Collective, Side, Traits};
 use super::lengths::Lengths;
-use super::lines::INLINE_BYTES;
 use std::ops::Range;
-
-/// Bytes that each block has in a deposit at least, unless all blocks fit or are folded.
-const LEAST_ROOM: usize = 64;
 
 /// A set of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +69,7 @@ pub struct Pairs<'a> {
 /// An exchange among `ranks` ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
-    ranks: usize,
+    pub(super) ranks: usize,
     /// The ranks that have something to send.
     pub depositors: Who,
     /// The ranks that receive.
@@ -82,7 +78,7 @@ pub struct Exchange<'a> {
     pub traits: &'static Traits,
     /// Whether only the root knows the lengths of all blocks, and the others that of their own.
     pub owners_announce: bool,
-    lens: Lens<'a>,
+    pub(super) lens: Lens<'a>,
 }
 
 impl<'a> Exchange<'a> {
@@ -139,7 +135,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Elements that `depositor` has for `reader`.
-    fn len(&self, depositor: usize, reader: usize) -> usize {
+    pub(super) fn len(&self, depositor: usize, reader: usize) -> usize {
         match self.lens {
             Lens::Equal(len) => len,
             Lens::Each(lens, _) => lens[if self.traits.in_parts { reader } else { depositor }],
@@ -149,7 +145,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The element at which a block begins: in what is sent if it is `sent`, else in what is received.
-    fn start(&self, block: usize, sent: bool) -> usize {
+    pub(super) fn start(&self, block: usize, sent: bool) -> usize {
         match self.lens {
             Lens::Equal(len) => block * len,
             Lens::Each(_, starts) => starts[block],
@@ -173,14 +169,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// The element at which the block for `reader` begins in what every rank sends, where that is the same on all.
-    fn sent_at(&self, reader: usize) -> usize {
+    pub(super) fn sent_at(&self, reader: usize) -> usize {
         if self.traits.in_parts { self.start(reader, true) } else { 0 }
-    }
-
-    /// The whole exchange at once, of which nothing is deposited but what fits beside the mark of entry.
-    pub fn whole(&self) -> Window<'_> {
-        let blocks = if self.traits.in_parts { self.ranks } else { 1 };
-        Window { exchange: self, positions: (0, blocks), from: 0, stride: self.most(), inline: true }
     }
 
     /// The elements of each block, where a list has them.
@@ -206,6 +196,14 @@ impl<'a> Exchange<'a> {
         matches!(self.lens, Lens::Pairs(_))
     }
 
+    /// The elements at which the blocks for each rank begin in what this rank sends, where only it knows them.
+    pub fn own_starts(&self) -> Option<&[usize]> {
+        match self.lens {
+            Lens::Pairs(pairs) => Some(pairs.send_starts),
+            Lens::Equal(_) | Lens::Each(..) => None,
+        }
+    }
+
     /// The lengths that this rank announces where no rank knows all.
     pub fn own_lengths(&self) -> Lengths {
         match self.lens {
@@ -221,28 +219,12 @@ impl<'a> Exchange<'a> {
         Some((send_starts[me], recv_starts[me], send[me].min(recv[me]))).filter(|(.., len)| *len > 0)
     }
 
-    /// The first window where no rank knows all lengths: of every block as much as is sure to fit a deposit, whatever its length.
-    pub fn announced(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
-        self.announced_at(announced_stride(self.ranks, element_bytes, window_bytes))
-    }
-
-    /// The same of [`announced_stride`] elements.
-    pub fn announced_at(&self, stride: usize) -> Window<'_> {
-        Window { exchange: self, positions: (0, self.ranks), from: 0, stride, inline: stride == 0 }
-    }
-
     /// The elements to each rank and from each, where only this rank knows them.
     pub fn pair_counts(&self) -> Option<[&[usize]; 2]> {
         match self.lens {
             Lens::Pairs(pairs) => Some([pairs.send, pairs.recv]),
             Lens::Equal(_) | Lens::Each(..) => None,
         }
-    }
-
-    /// As much of a block as a deposit holds where owners announce their lengths.
-    pub fn of_owner(&self, element_bytes: usize, window_bytes: usize) -> Window<'_> {
-        let stride = (window_bytes / element_bytes).max(1);
-        Window { exchange: self, positions: (0, 1), from: 0, stride, inline: false }
     }
 
     /// Elements of the largest block.
@@ -290,140 +272,12 @@ impl<'a> Exchange<'a> {
     pub fn place_of(&self, rank: usize) -> usize {
         if self.traits.joins() { self.start(rank, false) } else { 0 }
     }
-
-    /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
-    pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
-        (0..).map_while(move |index| self.nth_window(index, element_bytes, window_bytes))
-    }
-
-    /// The window of this number, from 0; `None` after the last.
-    pub fn nth_window(&self, index: usize, element_bytes: usize, window_bytes: usize) -> Option<Window<'_>> {
-        let (blocks, most) = (if self.traits.in_parts { self.ranks } else { 1 }, self.most());
-        let bytes = blocks.saturating_mul(most).saturating_mul(element_bytes);
-        let inline = bytes <= INLINE_BYTES;
-        if bytes <= window_bytes {
-            let all = Window { exchange: self, positions: (0, blocks), from: 0, stride: most, inline };
-            return (index == 0).then_some(all);
-        }
-        // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded comes from all
-        // ranks at once.
-        let room = if self.traits.folds { element_bytes } else { element_bytes.max(LEAST_ROOM) };
-        let at_once = blocks.min((window_bytes / room).max(1));
-        let stride_most = (window_bytes / element_bytes / at_once).max(1);
-        let steps = most.max(1).div_ceil(stride_most);
-        let (first, from) = (index / steps * at_once, index % steps * stride_most);
-        let positions = (first, (first + at_once).min(blocks));
-        let stride = stride_most.min(most - from.min(most));
-        (first < blocks).then_some(Window { exchange: self, positions, from, stride, inline })
-    }
 }
 
 /// The position of the block for `reader` among those that `depositor` has for each rank: that for the rank after it comes first, its own last.
 #[inline(always)]
 pub fn position(depositor: usize, reader: usize, ranks: usize) -> usize {
     (reader + ranks - depositor - 1) % ranks
-}
-
-/// Elements of every block that the first operation moves where no rank knows all lengths: the cut of [`Exchange::windows`] for larger
-/// blocks; none where there is no room for all blocks at once.
-pub fn announced_stride(ranks: usize, element_bytes: usize, window_bytes: usize) -> usize {
-    let fits = ranks.saturating_mul(element_bytes.max(LEAST_ROOM)) <= window_bytes;
-    if fits { window_bytes / element_bytes / ranks } else { 0 }
-}
-
-/// The part of an exchange that one operation carries: of every block `stride` elements beginning with `from`, in the deposit
-/// one after the other. A depositor begins with the block of the rank after it, so that readers do not all wait for the
-/// same one, and ends with its own.
-#[derive(Debug, Clone, Copy)]
-pub struct Window<'a> {
-    /// The whole exchange.
-    pub exchange: &'a Exchange<'a>,
-    positions: (usize, usize),
-    from: usize,
-    stride: usize,
-    /// Whether every deposit fits beside the mark of entry.
-    pub inline: bool,
-}
-
-impl Window<'_> {
-    /// Returns whether the ranks announce their lengths in this operation.
-    pub fn announces(&self) -> bool {
-        matches!(self.exchange.lens, Lens::Pairs(Pairs { most: None, .. }))
-    }
-
-    /// Elements of every block that are moved in this window, at most.
-    pub fn stride(&self) -> usize {
-        self.stride
-    }
-
-    /// The same window for the deposit of a rank whose blocks have at most `largest` elements.
-    pub fn narrowed(&self, largest: usize, element_bytes: usize) -> Self {
-        let stride = self.stride.min(largest);
-        let bytes = (self.positions.1 - self.positions.0) * stride * element_bytes;
-        Window { stride, inline: bytes <= INLINE_BYTES, ..*self }
-    }
-
-    /// The next part of a block of `len` elements in all, of at most `most`; `None` after the last.
-    pub fn next_part(&self, len: usize, most: usize) -> Option<Self> {
-        let from = self.from + self.stride;
-        (from < len).then(|| Window { from, stride: most.min(len - from), inline: false, ..*self })
-    }
-
-    fn cut(&self, depositor: usize, reader: usize) -> usize {
-        self.stride.min(self.exchange.len(depositor, reader).saturating_sub(self.from))
-    }
-
-    /// Elements of `rank`'s deposit, gaps and its own block included.
-    pub fn deposit(&self, rank: usize) -> usize {
-        match (self.exchange.depositors.has(rank), self.exchange.traits.in_parts) {
-            (false, _) => 0,
-            (true, false) => self.cut(rank, rank),
-            (true, true) => (self.positions.1 - self.positions.0) * self.stride,
-        }
-    }
-
-    /// Elements of the largest deposit.
-    pub fn deposit_most(&self) -> usize {
-        (self.positions.1 - self.positions.0) * self.stride
-    }
-
-    /// The elements of `depositor`'s deposit that are for `reader`; empty if there are none in this window.
-    pub fn part(&self, depositor: usize, reader: usize) -> Range<usize> {
-        let x = self.exchange;
-        if !x.receives(reader, depositor) {
-            return 0..0;
-        }
-        if !x.traits.in_parts {
-            return 0..self.cut(depositor, depositor);
-        }
-        let position = position(depositor, reader, x.ranks);
-        if position < self.positions.0 || position >= self.positions.1 {
-            return 0..0;
-        }
-        let first = (position - self.positions.0) * self.stride;
-        first..first + self.cut(depositor, reader)
-    }
-
-    /// The blocks in `rank`'s deposit: the reader they are for (`rank` itself where all read the same), where
-    /// they lie in the deposit, and where they begin in `rank`'s send buffer.
-    pub fn blocks(&self, rank: usize) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
-        let x = self.exchange;
-        (self.positions.0..self.positions.1).map(move |position| {
-            let first = (position - self.positions.0) * self.stride;
-            let block = if x.traits.in_parts { (rank + 1 + position) % x.ranks } else { rank };
-            (block, first..first + self.cut(rank, block), x.sent_at(block) + self.from)
-        })
-    }
-
-    /// The element at which what is for `reader` begins in the send buffer of every rank.
-    pub fn sent_at(&self, reader: usize) -> usize {
-        self.exchange.sent_at(reader) + self.from
-    }
-
-    /// The place in a reader's result of what `depositor` sends in this window.
-    pub fn place_of(&self, depositor: usize) -> usize {
-        self.exchange.place_of(depositor) + self.from
-    }
 }
 
 #[cfg(all(test, not(earlybird_loom)))]

@@ -37,8 +37,10 @@ pub struct RankLine {
     /// The names of the buffers that the rank registers for this operation, contribution and result; or its words about a shared
     /// result. Ordered by `deposited`.
     pub registered: [AtomicU64; 2],
+    /// `word::deposited`: whether the rank has read what others expose.
+    pub read: AtomicU64,
     #[cfg(not(earlybird_loom))]
-    _reserved: [u64; 13],
+    _reserved: [u64; 12],
 }
 
 /// The words of a member that belong to no operation. Writer: that member.
@@ -159,6 +161,7 @@ mod modelled {
                 call: [AtomicU64::promised(0), AtomicU64::promised(0)],
                 deposited: AtomicU64::new(0),
                 registered: [AtomicU64::new(0), AtomicU64::new(0)],
+                read: AtomicU64::new(0),
             }
         }
     }

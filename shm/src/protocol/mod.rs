@@ -62,6 +62,7 @@ mod store_pace;
 pub mod stuck;
 mod wait;
 pub mod wait_counts;
+pub mod window;
 pub mod word;
 
 pub(crate) use arrive::take_place;

@@ -56,6 +56,8 @@ struct Shared {
     results: Vec<Cell>,
     /// Private buffers that others read.
     exposed: Vec<Cell>,
+    /// Where blocks begin in what is exposed.
+    lists: Vec<Cell>,
     /// Memory of each rank that others read before they leave an operation.
     kept: Vec<Cell>,
     /// The last operation that each rank has sent from it, as that rank alone knows.
@@ -116,6 +118,7 @@ impl Group {
             registered: cells(SLOTS * ranks * PIECES),
             results: cells(ranks * PIECES),
             exposed: cells(ranks),
+            lists: cells(ranks),
             kept: cells(ranks),
             published: lines(ranks),
             cannot_read: None,
@@ -305,20 +308,26 @@ impl Board for Heap {
         Ok(())
     }
 
-    fn expose(&self, buffer: &[u8]) -> Exposed {
+    fn expose(&self, buffer: &[u8], starts: &[usize]) -> Exposed {
+        let list: Vec<u8> = starts.iter().flat_map(|start| start.to_ne_bytes()).collect();
         self.shared.exposed[self.rank].with_mut(|cell| payload::store(cell.cast(), buffer));
-        Exposed { address: 0, token_address: 0, token: 0 }
+        self.shared.lists[self.rank].with_mut(|cell| payload::store(cell.cast(), &list));
+        // The addresses of a model are numbers of cells.
+        Exposed { address: 0, starts: 1, token_address: 0, token: 0 }
     }
-    fn read_exposed(&self, rank: usize, _exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
+    fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
         let may = self.shared.cannot_read != Some(self.rank);
         if may {
-            self.shared.exposed[rank].with(|cell| payload::load(cell.cast::<u8>().wrapping_add(offset), to));
+            let Shared { exposed: buffers, lists, .. } = &*self.shared;
+            let cells = [buffers, lists][exposed.address as usize];
+            cells[rank].with(|cell| payload::load(cell.cast::<u8>().wrapping_add(offset), to));
         }
         may
     }
-    /// The owner uses its buffer for something else.
+    /// The owner uses its buffer and its list for something else.
     fn end_exposure(&self) {
         self.shared.exposed[self.rank].with_mut(|_| {});
+        self.shared.lists[self.rank].with_mut(|_| {});
     }
 
     fn watch(&self, watch: Watch) {

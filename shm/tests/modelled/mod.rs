@@ -76,6 +76,8 @@ pub struct Scenario {
     trusted: bool,
     /// True if each rank knows the lengths of its own blocks only, and the root of a gather those of all; those of rank 0 are one word long.
     announced: bool,
+    /// Words of each block that announced lengths leave to the deposit, if longer ones are read where they lie.
+    reads_over: Option<usize>,
     /// True if all ranks know that rank 0's block is one word long, unlike the others.
     unequal: bool,
 }
@@ -126,6 +128,7 @@ impl Scenario {
             cannot_read: None,
             trusted: false,
             announced: false,
+            reads_over: None,
             unequal: false,
         }
     }
@@ -152,6 +155,11 @@ impl Scenario {
     /// Ranks announce their lengths, and rank 0 has but one word for each.
     pub fn announced(mut self) -> Self {
         self.announced = true;
+        self
+    }
+    /// Blocks of more than so many words, of which announced lengths tell, are read where they lie.
+    pub fn reads_over(mut self, words: usize) -> Self {
+        self.reads_over = Some(words);
         self
     }
     /// Every rank's block has a length that all know: rank 0's is one word long.
@@ -325,11 +333,12 @@ impl Scenario {
                 Prepared::new(signature, DType::U64, Op::Sum, self.ranks, self.by_rank, self.algorithms[rank])
                     .expect("u64 has a sum");
             let prepared = if self.trusted { prepared.trusting() } else { prepared };
+            let prepared = if self.reads_over.is_some() { prepared.reading_long_blocks() } else { prepared };
             let mut windows = exchange.windows(8, 128);
             let window = match self.algorithms[rank] {
                 Algorithm::SingleCopy => exchange.whole(),
                 _ if self.owners_announce() => exchange.of_owner(8, 128),
-                _ if self.announced => exchange.announced(8, 64 * self.ranks),
+                _ if self.announced => exchange.announced(self.reads_over.unwrap_or(8), self.reads_over.is_some()),
                 _ => {
                     let window = windows.next().expect("an exchange has a window");
                     assert!(windows.next().is_none(), "a model is one operation per call");
@@ -348,7 +357,7 @@ impl Scenario {
                     let lengths = Announced::Pairs(Lengths { largest: self.words, difference: 0 });
                     assert_eq!(
                         report.announced,
-                        (self.announced && !self.owners_announce()).then_some(lengths),
+                        window.announces().then_some(lengths),
                         "wrong lengths: rank {rank} epoch {epoch}"
                     );
                     let is_done = self.cannot_read.is_none() || self.trusted;

@@ -60,7 +60,7 @@ macro_rules! for_every_model {
             broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_gather_pieces_3 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
-            announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 mismatch_announced_2
+            announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 announced_long_2 announced_long_refused_2 announced_long_3 mismatch_announced_2
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
             announced_scatter_2 announced_scatter_general_2 announced_scatter_mixed_2 announced_scatter_piece_2 announced_scatter_piece_general_2 announced_scatter_3
@@ -250,6 +250,12 @@ models! {
         Some(upto(3)), Scenario::new(Flat, 2, 4).of(AllToAll).announced().epochs(2).general(0);
     announced_deposit_2: "alltoall with announced lengths, one rank beside its mark, one with a deposit of 2 pieces, 2 ranks, reuse", upto(2),
         Some(upto(3)), Scenario::new(Flat, 2, EIGHT).of(AllToAll).announced().epochs(2);
+    announced_long_2: "alltoall with announced lengths, long blocks read where they lie, one rank on the fast path, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, 4).of(AllToAll).announced().reads_over(3).epochs(2);
+    announced_long_refused_2: "alltoall with announced lengths, long blocks, one of 2 ranks may not read, once", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, 4).of(AllToAll).announced().reads_over(3).cannot_read(0);
+    announced_long_3: "alltoall with announced lengths, long blocks read where they lie, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, 2).of(AllToAll).announced().reads_over(1);
     announced_3: "alltoall with announced lengths, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, 2).of(AllToAll).announced();
     mismatch_announced_2: "different calls, alltoall with announced lengths, 2 ranks, second operation", upto(2), Some(upto(3)),

@@ -3,38 +3,63 @@
 //! A rank writes one word, its [`Lengths`], beside its mark of entry, and cuts its deposit by its own largest block: what is small
 //! travels beside the mark although the others cannot know that it is small. A reader learns from the word where a rank's deposit
 //! lies. Every rank reads every word, so all find together whether the counts agree, and how much is left for further operations
-//! ([`Report::lengths`](crate::protocol::Report)).
+//! ([`Report::announced`](crate::protocol::Report)).
+//!
+//! Blocks that are too long for this operation are left for further ones, or read where they lie as soon as their owner has come, by
+//! `single-copy`: both ranks of a block know its length, and that is all that they have to know.
 
-use super::exchange;
+use super::{exchange, single_copy};
+use crate::config::Algorithm;
 use crate::protocol::board::{Board, Need};
-use crate::protocol::geometry::{Who, Window};
-use crate::protocol::lengths::Lengths;
-use crate::protocol::operation::{Operation, Stop};
+use crate::protocol::geometry::Who;
+use crate::protocol::lengths::{Announced, Lengths};
+use crate::protocol::operation::{Operation, Report, Stop};
 use crate::protocol::scratch::Source;
 use crate::protocol::wait::Wake;
+use crate::protocol::window::Window;
 use crate::protocol::word;
 use crate::sync::{Ordering, SyncPoint};
 
-/// Runs the operation; returns the lengths of all ranks together.
-pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
+/// Runs the operation; returns what it has come to, with the lengths of all ranks together.
+pub(in crate::protocol) fn run<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    report: Report,
+) -> Result<Report, Stop> {
     let own = w.exchange.own_lengths();
     op.board.line(op.slot, op.me).announce(own.word());
+    if w.reads(own.largest) {
+        single_copy::expose(op, w);
+    }
     exchange::enter_and_deposit(op, &w.narrowed(own.largest, op.call.element_bytes))?;
     if let Some((from, to, len)) = w.exchange.own_block() {
         op.call.keep_part(from, to, len);
     }
-    collect(op, w)
+    collect(op, w, report)
 }
 
-/// Receives from all others on a rank that has entered; returns the lengths of all ranks together.
-pub(in crate::protocol) fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<Lengths, Stop> {
-    let (mut all, element_bytes) = (w.exchange.own_lengths(), op.call.element_bytes);
-    receive_all(op, w, |_, announced| {
+/// Receives from all others on a rank that has entered; returns what [`run`] does.
+pub(in crate::protocol) fn collect<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    report: Report,
+) -> Result<Report, Stop> {
+    let own = w.exchange.own_lengths();
+    let (mut all, mut could_read, me) = (own, true, op.me);
+    receive_all(op, w, |op, rank, announced| {
         let lengths = Lengths::from_word(announced);
         all = all.and(lengths);
-        w.narrowed(lengths.largest, element_bytes)
+        // A rank whose blocks are all short has exposed nothing.
+        let long = w.read_part(rank, me).filter(|_| w.reads(lengths.largest));
+        could_read = could_read && long.is_none_or(|part| single_copy::read_block(op, w, rank, part));
+        w.narrowed(lengths.largest, op.call.element_bytes)
     })?;
-    Ok(all)
+    let announced = Some(Announced::Pairs(all));
+    if !w.reads(all.largest) {
+        return Ok(Report { announced, ..report });
+    }
+    let is_done = single_copy::conclude(op, w, w.reads(own.largest), could_read)?;
+    Ok(Report { announced, algorithm: Algorithm::SingleCopy, is_done, ..report })
 }
 
 /// Receives from every other rank what is for this one in its deposit. `cut` is told the word that a rank has announced, and returns the
@@ -42,7 +67,7 @@ pub(in crate::protocol) fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Wind
 pub(super) fn receive_all<'w, B: Board>(
     op: &mut Operation<'_, B>,
     w: &Window<'w>,
-    mut cut: impl FnMut(usize, u64) -> Window<'w>,
+    mut cut: impl FnMut(&Operation<'_, B>, usize, u64) -> Window<'w>,
 ) -> Result<(), Stop> {
     let (me, ranks) = (op.me, op.ranks);
     let mut sources = std::mem::take(&mut op.scratch.sources);
@@ -62,7 +87,8 @@ pub(super) fn receive_all<'w, B: Board>(
             match listen(op, rank)? {
                 Some(announced) => {
                     silent.remove(next);
-                    sources.extend(source(op, &cut(rank, announced), rank)?);
+                    let theirs = cut(op, rank, announced);
+                    sources.extend(source(op, &theirs, rank)?);
                 }
                 None => next += 1,
             }

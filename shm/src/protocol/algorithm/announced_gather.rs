@@ -13,13 +13,14 @@
 
 use super::{announced, exchange};
 use crate::protocol::board::{Board, Place};
-use crate::protocol::geometry::{Who, Window};
+use crate::protocol::geometry::Who;
 use crate::protocol::lengths::Announced;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
 use crate::protocol::step::Step;
 use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
+use crate::protocol::window::Window;
 use crate::protocol::word;
 use crate::sync::SyncPoint;
 
@@ -69,7 +70,7 @@ pub(in crate::protocol) fn collect<B: Board>(
     let (me, element_bytes) = (op.me, op.call.element_bytes);
     let mut unexpected: Option<(usize, usize)> = None;
     let mut longer = Vec::new();
-    announced::receive_all(op, w, |rank, announced| {
+    announced::receive_all(op, w, |_, rank, announced| {
         let len = announced as usize;
         let first = w.narrowed(len, element_bytes);
         if len > first.stride() {

@@ -10,13 +10,13 @@
 
 use crate::protocol::board::{AREAS, Board, Need, Place};
 use crate::protocol::deposit::deposited;
-use crate::protocol::geometry::Window;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
 use crate::protocol::scratch::Source;
 use crate::protocol::step::Step;
 use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
+use crate::protocol::window::Window;
 use crate::protocol::word;
 use crate::sync::SyncPoint;
 

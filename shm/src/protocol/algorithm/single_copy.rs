@@ -16,10 +16,11 @@
 use crate::protocol::algorithm::exchange;
 use crate::protocol::board::{AREAS, Board, Exposed, Need, Place};
 use crate::protocol::fault;
-use crate::protocol::geometry::{Who, Window};
+use crate::protocol::geometry::Who;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::step::Step;
 use crate::protocol::wait::Wake;
+use crate::protocol::window::Window;
 use crate::protocol::word;
 use crate::sync::SyncPoint;
 
@@ -44,66 +45,106 @@ pub(in crate::protocol) fn run<B: Board>(
     w: &Window<'_>,
     trusted: bool,
 ) -> Result<Outcome, Stop> {
-    let (board, call, epoch, hash, me) = (op.board, op.call, op.epoch, op.hash, op.me);
-    let line = board.line(op.slot, me);
-    // If the result replaces the contribution, the others read a copy.
-    let copied = call.replaces_contribution();
+    let (board, me) = (op.board, op.me);
     let is_read = w.exchange.is_read(me, false);
     if is_read {
-        let exposed = match copied {
-            true => board.expose(call.copy_contribution(op.scratch.accumulator(call.contribution_bytes()))),
-            false => board.expose(call.contribution()),
-        };
-        board.write(place(op, me), |words| exposed.write(words));
+        expose(op, w);
     }
-    line.entered.store(word::entered(epoch, hash), SyncPoint::DepositRelease.order());
+    board.line(op.slot, me).entered.store(word::entered(op.epoch, op.hash), SyncPoint::DepositRelease.order());
     board.step(Step::Entered);
     op.wake();
 
     let (could_read, received_from_all) = read_all(op, w)?;
-    set_outcome(op, if could_read { HAS_READ } else { COULD_NOT });
+    tell(op, could_read);
     board.step(Step::Deposited);
 
     let root = match w.exchange.depositors {
         Who::Only(root) if trusted => Some(root),
         _ => None,
     };
-    let mut could_not = std::mem::take(&mut op.scratch.ready);
-    could_not.clear();
-    could_not.extend((!could_read).then_some(me));
-    if root.is_none_or(|root| root == me) {
-        for rank in (0..op.ranks).filter(|rank| *rank != me) {
-            if await_outcome(op, rank, |outcome| outcome > 0)? != HAS_READ {
-                could_not.push(rank);
-            }
-        }
-    }
+    let could_not = match root.is_none_or(|root| root == me) {
+        true => await_all(op, could_read)?,
+        false => Vec::from_iter((!could_read).then_some(me)),
+    };
     if let Some(root) = root
         && !could_not.is_empty()
     {
         hand_over(op, w, root, &could_not)?;
     }
-    let all_could = could_not.is_empty();
+    let is_done = could_not.is_empty() || root.is_some();
     op.scratch.ready = could_not;
+    end(op, w, is_read, is_done)?;
+    // A reader of an empty block has not waited for the root.
+    Ok(Outcome { is_done, received_from_all: received_from_all || root.is_none_or(|root| root == me) })
+}
+
+/// Writes beside the mark of entry, which is to come, where this rank's contribution lies. If the result replaces it, the others read a copy.
+pub(super) fn expose<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) {
+    let (board, call) = (op.board, op.call);
+    let contribution = match call.replaces_contribution() {
+        true => call.copy_contribution(op.scratch.accumulator(call.contribution_bytes())),
+        false => call.contribution(),
+    };
+    let exposed = board.expose(contribution, w.exchange.own_starts().unwrap_or(&[]));
+    board.write(place(op, op.me), |words| exposed.write(words));
+}
+
+/// Ends the part of an operation in which each rank has read what it could: tells the others whether that was all, and waits until all have
+/// told. Returns whether all ranks could. `is_read` if this rank has exposed its contribution.
+pub(super) fn conclude<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    is_read: bool,
+    could_read: bool,
+) -> Result<bool, Stop> {
+    tell(op, could_read);
+    let could_not = await_all(op, could_read)?;
+    let is_done = could_not.is_empty();
+    op.scratch.ready = could_not;
+    end(op, w, is_read, is_done)?;
+    Ok(is_done)
+}
+
+/// Gives this rank's buffer back to its owner: nobody reads it any more. Where its copy was read in vain, it is what it was.
+fn end<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, is_read: bool, is_done: bool) -> Result<(), Stop> {
     // After a failure a rank does not keep its buffer for ranks that still read it.
-    if let Some(stop) = fault::failed(board).filter(|stop| stop.0.epoch() <= epoch) {
+    if let Some(stop) = fault::failed(op.board).filter(|stop| stop.0.epoch() <= op.epoch) {
         return Err(stop);
     }
     if is_read {
-        board.end_exposure();
+        op.board.end_exposure();
     }
-    let is_done = all_could || root.is_some();
-    if copied && !is_done {
-        call.restore_contribution(op.scratch.accumulator(call.contribution_bytes()));
+    let call = op.call;
+    if is_read && !is_done && call.replaces_contribution() {
+        let copy = op.scratch.accumulator(call.contribution_bytes());
+        w.read_from(op.me).for_each(|elements| call.restore_contribution(copy, elements));
     }
-    // A reader of an empty block has not waited for the root.
-    Ok(Outcome { is_done, received_from_all: received_from_all || root.is_none_or(|root| root == me) })
+    Ok(())
+}
+
+/// Tells by this rank's second mark whether it could read all its blocks.
+fn tell<B: Board>(op: &Operation<'_, B>, could_read: bool) {
+    set_outcome(op, if could_read { HAS_READ } else { COULD_NOT });
+}
+
+/// Waits until all ranks have told; returns those that could not read.
+fn await_all<B: Board>(op: &mut Operation<'_, B>, could_read: bool) -> Result<Vec<usize>, Stop> {
+    let (me, ranks) = (op.me, op.ranks);
+    let mut could_not = std::mem::take(&mut op.scratch.ready);
+    could_not.clear();
+    could_not.extend((!could_read).then_some(me));
+    for rank in (0..ranks).filter(|rank| *rank != me) {
+        if await_outcome(op, rank, |outcome| outcome > 0)? != HAS_READ {
+            could_not.push(rank);
+        }
+    }
+    Ok(could_not)
 }
 
 /// Sets this rank's second mark.
 fn set_outcome<B: Board>(op: &Operation<'_, B>, outcome: usize) {
     let mark = word::deposited(op.epoch, op.hash, outcome);
-    op.board.line(op.slot, op.me).deposited.store(mark, SyncPoint::ReadRelease.order());
+    op.board.line(op.slot, op.me).read.store(mark, SyncPoint::ReadRelease.order());
     op.wake();
 }
 
@@ -115,14 +156,14 @@ fn await_outcome<B: Board>(
 ) -> Result<usize, Stop> {
     let (slot, epoch, hash) = (op.slot, op.epoch, op.hash);
     op.wait(Wake::Event, |board| {
-        let mark = board.line(slot, rank).deposited.load(SyncPoint::ReadAcquire.order());
+        let mark = board.line(slot, rank).read.load(SyncPoint::ReadAcquire.order());
         Some(word::pieces(mark, epoch, hash)).filter(|outcome| expected(*outcome))
     })
 }
 
 /// Reads from each rank as it arrives; returns whether that was possible, and whether there was something from every other rank.
 fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(bool, bool), Stop> {
-    let (board, call, me) = (op.board, op.call, op.me);
+    let board = op.board;
     let mut sources = std::mem::take(&mut op.scratch.sources);
     let received_from_all = exchange::begin(op, w, &mut sources).received_from_all;
     let mut could = true;
@@ -139,13 +180,35 @@ fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(bool
         if mark != word::entered(op.epoch, op.hash) {
             return Err(op.mismatch(source.rank));
         }
-        let exposed = board.read(place(op, source.rank), Exposed::read);
-        let from = w.sent_at(me) * call.element_bytes;
-        could = could
-            && call.receive(source.to, source.left.len(), |to| board.read_exposed(source.rank, exposed, from, to));
+        could = could && read_block(op, w, source.rank, (source.to, source.left.len()));
     }
     op.scratch.sources = sources;
     Ok((could, received_from_all))
+}
+
+/// Reads what `rank` has for this one, to so many elements of the result beginning with the first; returns whether that was possible.
+pub(super) fn read_block<B: Board>(
+    op: &Operation<'_, B>,
+    w: &Window<'_>,
+    rank: usize,
+    (to, len): (usize, usize),
+) -> bool {
+    let exposed = op.board.read(place(op, rank), Exposed::read);
+    let Some(from) = byte_of_block(op, w, rank, exposed) else { return false };
+    op.call.receive(to, len, |to| op.board.read_exposed(rank, exposed, from, to))
+}
+
+/// The byte of the buffer of `rank` at which the block for this one begins: where only `rank` knows it, its list is read.
+fn byte_of_block<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize, exposed: Exposed) -> Option<usize> {
+    let start = match w.exchange.own_starts() {
+        None => w.sent_at(op.me),
+        Some(_) => {
+            let mut start = [0; size_of::<usize>()];
+            let is_read = op.board.read_exposed(rank, exposed.list(), op.me * size_of::<usize>(), &mut start);
+            is_read.then_some(usize::from_ne_bytes(start))?
+        }
+    };
+    start.checked_mul(op.call.element_bytes)
 }
 
 /// The place of the words with the address of `rank`'s buffer.

@@ -4,9 +4,10 @@
 use crate::kernels;
 use crate::op::{Datatype, Element};
 use crate::protocol::call::{Call, Prepared};
-use crate::protocol::geometry::{Exchange, Window};
+use crate::protocol::geometry::Exchange;
 use crate::protocol::shared_result::SharedResult;
 use crate::protocol::store_pace::Stores;
+use crate::protocol::window::Window;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;

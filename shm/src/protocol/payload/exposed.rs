@@ -3,6 +3,7 @@
 
 use crate::protocol::board::Exposed;
 use crate::protocol::call::Call;
+use std::ops::Range;
 
 impl Exposed {
     /// Writes it at `words`, a place with room for it.
@@ -46,11 +47,13 @@ impl Call<'_> {
         }
     }
 
-    /// The contribution as it was copied.
-    pub(in crate::protocol) fn restore_contribution(&self, copy: &[u64]) {
-        assert!(self.contribution_bytes() <= size_of_val(copy) && core::ptr::eq(self.send, self.recv));
-        // SAFETY: B: the receive buffer begins where the send buffer does, and both are as long.
-        unsafe { core::ptr::copy_nonoverlapping(copy.as_ptr().cast(), self.recv, self.contribution_bytes()) }
+    /// These elements of the contribution as they were copied.
+    pub(in crate::protocol) fn restore_contribution(&self, copy: &[u64], elements: Range<usize>) {
+        let [from, bytes] = [elements.start, elements.len()].map(|n| n * self.element_bytes);
+        assert!(elements.end <= self.send_count && self.contribution_bytes() <= size_of_val(copy));
+        assert!(core::ptr::eq(self.send, self.recv));
+        // SAFETY: B: the receive buffer begins where the send buffer does, and both are as long; the checks above.
+        unsafe { core::ptr::copy_nonoverlapping(copy.as_ptr().cast::<u8>().add(from), self.recv.add(from), bytes) }
     }
 
     /// Lets `fill` write the bytes of `result[to..]`, `len` elements.
@@ -63,7 +66,7 @@ impl Call<'_> {
 /// Copies a buffer to the place of a model that stands for it.
 #[cfg(earlybird_loom)]
 pub fn store(place: *mut u8, buffer: &[u8]) {
-    assert!(buffer.len() <= crate::protocol::lines::INLINE_BYTES, "a model exposes few bytes");
+    assert!(buffer.len() <= crate::protocol::pieces::PIECE_BYTES, "a model exposes few bytes");
     // SAFETY: S: a modelled place holds that many bytes, and loom refuses the access if it is not ordered.
     unsafe { core::ptr::copy_nonoverlapping(buffer.as_ptr(), place, buffer.len()) }
 }

@@ -8,10 +8,11 @@ use super::small_blocks::{MOST_BYTES_OF_MANY, starts};
 use super::{Buffers, SmallExchange};
 use crate::kernels;
 use crate::protocol::call::{Arithmetic, Call, Lane, Prepared};
-use crate::protocol::geometry::{Exchange, Lens, Window};
+use crate::protocol::geometry::{Exchange, Lens};
 use crate::protocol::lines::RankLine;
 use crate::protocol::pieces::PIECE_BYTES;
 use crate::protocol::store_pace::Stores;
+use crate::protocol::window::Window;
 
 /// The buffers of a gather whose owners announce their lengths. On the root `counts` are the elements of each rank's block.
 #[derive(Debug, Clone, Copy)]

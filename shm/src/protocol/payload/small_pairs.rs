@@ -9,10 +9,11 @@ use super::small_exchange::copy_block;
 use super::{Buffers, SmallExchange};
 use crate::protocol::board::Need;
 use crate::protocol::call::{Arithmetic, Call, Lane, Prepared};
-use crate::protocol::geometry::{Exchange, Lens, Pairs, Who, Window, announced_stride, position};
+use crate::protocol::geometry::{Exchange, Lens, Pairs, Who, position};
 use crate::protocol::lengths::Lengths;
 use crate::protocol::lines::RankLine;
 use crate::protocol::pieces::PIECE_BYTES;
+use crate::protocol::window::{Window, announced_stride};
 
 /// The buffers of an alltoall, and the elements to each rank and from each.
 #[derive(Debug, Clone, Copy)]
@@ -106,10 +107,17 @@ impl PreparedPairs<'_> {
         self.lengths
     }
 
-    /// Returns whether the call is done where the lengths of all ranks come to `all`.
+    /// Returns whether the call is done where the lengths of all ranks come to `all`, and they have moved all that the first operation
+    /// moves, if that `is_done`.
     #[inline(always)]
-    pub fn is_done_with(&self, all: Lengths) -> bool {
-        all.difference == 0 && all.largest <= self.stride
+    pub fn is_done_with(&self, all: Lengths, is_done: bool) -> bool {
+        all.difference == 0 && (all.largest <= self.stride || is_done && self.prepared.reads_long_blocks())
+    }
+
+    /// Returns whether some blocks are read where they lie, if the lengths of all ranks come to `all`.
+    #[inline(always)]
+    pub(in crate::protocol) fn reads(&self, all: Lengths) -> bool {
+        all.largest > self.stride && self.prepared.reads_long_blocks()
     }
 
     /// Elements that come from `rank`.
@@ -215,6 +223,6 @@ impl PreparedPairs<'_> {
 
     /// The window of the first operation.
     pub(in crate::protocol) fn window<'b>(&self, exchange: &'b Exchange<'b>) -> Window<'b> {
-        exchange.announced_at(self.stride)
+        exchange.announced(self.stride, self.prepared.reads_long_blocks())
     }
 }
