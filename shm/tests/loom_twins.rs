@@ -259,7 +259,7 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositAcquire, &["announced_2", "announced_piece_2", "announced_deposit_2"], RACE),
     // Where long blocks lie, and that they have been read.
     (CallRelease, &["announced_long_2"], RACE),
-    (CallAcquire, &["announced_long_2"], RACE),
+    (CallAcquire, &["announced_long_2"], LENGTHS),
     (ReadRelease, &["announced_long_2"], RACE),
     (ReadAcquire, &["announced_long_2"], RACE),
     (LeftRelease, ANNOUNCED_ALLTOALLS, RACE),

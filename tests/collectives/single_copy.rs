@@ -132,7 +132,7 @@ fn results(player: &Player) {
         check_scatters(&comm, count, Some(Algorithm::SingleCopy));
         check(&comm, count, Some(Algorithm::SingleCopy));
     }
-    // Elements of which not every byte is a value, and blocks that only their two ranks know, are deposited.
+    // Elements of which not every byte is a value are deposited.
     let mut flags = vec![false; comm.size()];
     comm.all_gather_into(&[comm.rank() % 2 == 1], &mut flags).unwrap();
     assert!((0..comm.size()).all(|rank| flags[rank] == (rank % 2 == 1)));
