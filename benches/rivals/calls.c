@@ -11,7 +11,10 @@
  * Ranks line up outside of MPI before every call, each with a processor of its own as far as there are so many, and wait until an
  * instant that is the same for all, a late rank DELAY_US longer. Every result is checked. For every cell rank 0 prints
  * "operation,pattern,bytes,ranks,calls", the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds, the time from the last
- * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share. */
+ * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share.
+ *
+ * Where ranks that outnumber the processors are to come at one instant, the last of them comes when those before it leave it a
+ * processor, and what they do until then would not count. So the tail begins with the first arrival there. */
 #define _GNU_SOURCE
 #include "../line_up.h"
 #include <errno.h>
@@ -248,14 +251,16 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
         usleep(50000);
     }
     MPI_Gather(stamps, 2 * calls, MPI_INT64_T, all, 2 * calls, MPI_INT64_T, 0, WORLD);
+    int from_first = oversubscribed && !strcmp(pattern, "balanced");
     for (int number = 0; rank == 0 && number < calls; number++) {
-        int64_t arrival = 0, exit = 0;
+        int64_t first = INT64_MAX, last = 0, exit = 0;
         for (int r = 0; r < ranks; r++) {
             const int64_t *of = all + 2 * (size_t)r * (size_t)calls + 2 * (size_t)number;
-            arrival = of[0] > arrival ? of[0] : arrival;
+            first = of[0] < first ? of[0] : first;
+            last = of[0] > last ? of[0] : last;
             exit = of[1] > exit ? of[1] : exit;
         }
-        tails[number] = (double)(exit - arrival - (*op->name == 'i' ? compute_ns : 0)) / 1000;
+        tails[number] = (double)(exit - (from_first ? first : last) - (*op->name == 'i' ? compute_ns : 0)) / 1000;
     }
     if (rank == 0) {
         printf("%s,%s,%zu,%d,%d", op->name, pattern, bytes, ranks, calls);
