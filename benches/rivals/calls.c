@@ -8,7 +8,7 @@
  * ranks 0 and 1 are nearer than LEAST_NS or farther apart than MOST_NS is measured again, for ten seconds at most. OTHERS is the number
  * of other calls that are made before each measured one.
  *
- * Ranks line up outside of MPI before every call, each with a processor of its own as far as there are so many, and wait until an
+ * Ranks line up outside of MPI before every call, each bound to a processor, the next one in turn, and wait until an
  * instant that is the same for all, a late rank DELAY_US longer. Every result is checked. For every cell rank 0 prints
  * "operation,pattern,bytes,ranks,calls", the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds, the time from the last
  * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share.
