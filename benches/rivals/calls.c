@@ -101,12 +101,13 @@ static const struct operation {
     {"ialltoallv", ialltoallv, FROM_ALL, 0, 1, 1},   {"ireduce-scatter", ireduce_scatter, SUM_OF_ALL, 0, 1, 0},
 };
 
-/* Sets the counts of an operation whose blocks have `block` elements: a quarter more or less by turns, if they are unequal. */
+/* Sets the counts of an operation whose blocks have `block` elements: a quarter more or less, if they are unequal, so that ranks that share
+ * a processor of two have both. */
 static void count(const struct operation *op, size_t block)
 {
     int more = op->unequal ? (int)(block > 3 ? block / 4 : block / 2) : 0;
     for (int r = 0; r < ranks; r++)
-        counts[r] = (int)block + (r % 2 ? -more : more);
+        counts[r] = (int)block + ((r + 1) / 2 % 2 ? -more : more);
     for (int r = 0; r < ranks; r++) {
         places[r] = r ? places[r - 1] + counts[r - 1] : 0;
         copies[r] = counts[rank], copied[r] = r * counts[rank];

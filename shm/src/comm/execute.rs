@@ -177,7 +177,9 @@ impl NodeComm {
                     return Err(error);
                 }
                 *last = Some(report);
-                if report.algorithm == Algorithm::SingleCopy && *peer_reads == PeerReads::Untried {
+                // Of an alltoall of unequal blocks not all ranks come here: those of short ones may have taken the fast path.
+                let tried = report.algorithm == Algorithm::SingleCopy && checked.pair_counts().is_none();
+                if tried && *peer_reads == PeerReads::Untried {
                     *peer_reads = PeerReads::Work;
                 }
                 if *peer_reads != known {
