@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 
 const HEADER: &str = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
-                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us";
+                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us,skew";
 
 /// Runs a benchmark that must succeed and returns its lines, cut into columns, without the header.
 fn rows(args: &str) -> Vec<Vec<String>> {
@@ -370,6 +370,28 @@ fn a_killed_rank_ends_the_benchmark_with_1() {
 }
 
 #[test]
+fn blocks_of_two_lengths_are_measured_and_checked() {
+    for (op, algorithms) in [
+        ("allgather", "auto,flat,single-copy,started"),
+        ("gather", "auto,started"),
+        ("scatter", "auto,single-copy,started"),
+        ("alltoall", "auto,flat,single-copy,started"),
+        ("reduce-scatter", "auto,started"),
+    ] {
+        for skew in ["25", "100"] {
+            let args = format!(
+                "bench {op} --ranks 4 --sizes 8,100,1Mi --patterns random --iterations 3 --skew {skew} --algorithms {algorithms} --format csv"
+            );
+            let rows = rows(&args);
+            assert_eq!(rows.len(), 3 * algorithms.split(',').count(), "{args}");
+            for row in &rows {
+                assert_eq!(["op", "wrong", "skew"].map(|name| column(row, name)), [op, "0", skew], "{args}");
+            }
+        }
+    }
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_list_what_is_valid() {
     for (args, part) in [
         ("bench allreduce", "--ranks"),
@@ -414,6 +436,9 @@ fn usage_errors_exit_with_2_and_list_what_is_valid() {
         ("bench allreduce --ranks 2 --mif -1", "from 0 upwards"),
         ("bench allreduce --ranks 2 --mif 3 --delay 1", "cannot be used with"),
         ("bench barrier --ranks 2 --sizes 8", "leave out --sizes"),
+        ("bench scan --ranks 2 --skew 25", "leave out --skew"),
+        ("bench gather --ranks 2 --skew 25 --algorithms auto,as-allgather", "leave out --skew"),
+        ("bench gather --ranks 2 --skew 101", "0..=100"),
     ] {
         let args: Vec<&str> = args.split(' ').collect();
         let output = earlybird(&args).output().expect("start earlybird");

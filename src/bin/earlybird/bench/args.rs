@@ -30,6 +30,7 @@ Examples:
   earlybird bench allreduce --ranks 4 --sizes 64Ki --arrivals run1    (of a job with EARLYBIRD_TRACE=run1)
   earlybird bench allreduce --ranks 2 --sizes 1Mi --algorithms auto,started --compute 2ms
   earlybird bench broadcast --ranks 8 --check --html broadcast.html
+  earlybird bench alltoall --ranks 4 --sizes 1Mi --skew 25
   mpirun -n 4 earlybird bench allreduce --algorithms auto,mpi      (built with --features cli,mpi)";
 
 /// Measure a collective under controlled arrival patterns
@@ -64,6 +65,12 @@ pub struct BenchArgs {
     /// block of one rank [default: 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
     #[arg(long, help_heading = MEASURED, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
     pub(super) sizes: Option<Vec<u64>>,
+
+    /// Blocks of two lengths: so many per cent more and less than the size, on ranks 0 and 3, 4 and 7, and so on more (allgather, gather,
+    /// scatter, alltoall, reduce-scatter)
+    #[arg(long, help_heading = MEASURED, value_name = "PERCENT", default_value = "0", hide_default_value = true, conflicts_with = "check",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(super) skew: u8,
 
     /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
     #[arg(long, help_heading = ARRIVALS, value_name = "A,B", value_delimiter = ',', default_value = "balanced,random,one-late")]
@@ -215,6 +222,7 @@ impl BenchArgs {
             _ if !traits.has_data && self.sizes.is_some() => Some(("it carries no data", "--sizes")),
             _ if !traits.has_data && self.dtype.is_some() => Some(("it carries no data", "--dtype")),
             _ if !(traits.folds && traits.has_data) && self.order.is_some() => Some(("nothing is folded", "--order")),
+            _ if self.skew > 0 && !traits.in_parts && !traits.joins() => Some(("its ranks have no blocks", "--skew")),
             Collective::AllReduce => None,
             _ if self.buffers == BuffersChoice::Private => None,
             _ => Some(("it copies its data in and out", "--buffers")),
@@ -228,7 +236,7 @@ impl BenchArgs {
         refuse_chosen_algorithm(&Config::from_env()?)?;
         let ranks = self.ranks.or(launched().map(|(_, size)| size));
         if let (Some(ranks), false) = (ranks, self.worker) {
-            memory::must_suffice(self.op(), self.sizes(), ranks)?;
+            memory::must_suffice(self.op(), self.sizes(), ranks, self.skew)?;
             self.html.as_deref().map_or(Ok(()), |path| must_be_writable("--html", path))?;
             self.arrivals.as_deref().map_or(Ok(()), |path| Recorded::read(path, Some(self.op()), ranks).map(drop))?;
         }
@@ -249,6 +257,9 @@ impl BenchArgs {
         if !is_known {
             let (op, valid) = (self.op().name(), has.iter().join(", "));
             return Err(Error::usage(format!("{op} is not carried out by {variant}; use {valid}")));
+        }
+        if self.skew > 0 && !matches!(variant, Variant::Library(_) | Variant::Composed(Composed::Started)) {
+            return Err(Error::usage(format!("{variant}: is measured with blocks of one length; leave out --skew")));
         }
         match variant {
             Variant::Mpi { .. } => {

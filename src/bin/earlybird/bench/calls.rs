@@ -1,6 +1,7 @@
 //! The measured calls of one rank: it lines up with the others, waits for its delay, calls, takes time stamps, and checks the result.
 
 use super::args::{BenchArgs, BuffersChoice};
+use super::blocks::Blocks;
 use super::composed::{Kit, used};
 use super::data::{self, Buffer, Private, ROOT, Shared, Value};
 use super::session::Session;
@@ -9,7 +10,7 @@ use super::variant::Variant;
 use crate::lateness::{BALANCED, Lateness, Recorded};
 use crate::lineup::{burn, now_ns};
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Choice, Collective, CollectiveArgs, Counts, Error, SharedView, Side};
+use earlybird::{Algorithm, Choice, Collective, CollectiveArgs, Error, SharedView, Side};
 use indicatif::ProgressBar;
 use itertools::Itertools;
 use std::collections::BTreeMap;
@@ -62,6 +63,7 @@ pub fn measure<T: Value>(
         session,
         variants,
         calls: 0,
+        blocks: Blocks::new(args.op(), 0, (session.comm.rank(), session.comm.size()), 0),
         send: Private(vec![]),
         receive: Private(vec![]),
     };
@@ -108,6 +110,7 @@ struct Calls<'a, T> {
     kit: Kit<'a, T>,
     /// Calls so far, the same on all ranks: makes the data of every call different.
     calls: u64,
+    blocks: Blocks,
     send: Buffer<T>,
     receive: Buffer<T>,
 }
@@ -123,10 +126,9 @@ struct Record {
 impl<'a, T: Value> Calls<'a, T> {
     fn resize(&mut self, bytes: u64) -> Result<(), Error> {
         let elements = (usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size()).max(1);
-        let all = elements.saturating_mul(self.session.comm.size());
-        let traits = self.args.op().traits();
-        let sent = if traits.in_parts { all } else { elements };
-        let received = if traits.joins() { all } else { elements };
+        let rank = (self.session.comm.rank(), self.session.comm.size());
+        self.blocks = Blocks::new(self.args.op(), elements, rank, self.args.skew);
+        let (sent, received) = (self.blocks.sent(), self.blocks.received());
         let shared = (self.args.buffers == BuffersChoice::Alloc).then_some(&self.session.comm);
         // The old buffers go first: they may be most of the memory.
         (self.send, self.receive) = (Private(vec![]), Private(vec![]));
@@ -251,7 +253,8 @@ impl<'a, T: Value> Calls<'a, T> {
             return session.call_mpi(self.args.op(), send, receive, meanwhile).map(|()| None);
         };
         if let Variant::Composed(composed) = variant {
-            return self.kit.carry_out(composed, self.args.op(), send, receive, compute).map(|()| None);
+            let call = (self.args.op(), self.blocks.counts());
+            return self.kit.carry_out(composed, call, send, receive, compute).map(|()| None);
         }
         if let Variant::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = variant
             && let (Shared(send), Shared(receive)) = (&*send, &mut *receive)
@@ -271,7 +274,7 @@ impl<'a, T: Value> Calls<'a, T> {
                 let (sent, received) = used(collective, comm.rank(), (send.len(), receive.len()));
                 let root = collective.traits().has_root().then_some(ROOT);
                 let buffers = (&send[..sent], &mut receive[..received]);
-                comm.run(CollectiveArgs::describe(collective, root, Counts::Uniform, buffers, T::OP))
+                comm.run(CollectiveArgs::describe(collective, root, self.blocks.counts(), buffers, T::OP))
             }
         }
         .map(|()| None)
@@ -281,15 +284,14 @@ impl<'a, T: Value> Calls<'a, T> {
     fn wrong(&self) -> usize {
         let (rank, size, call, traits) =
             (self.session.comm.rank(), self.session.comm.size(), self.calls, self.args.op().traits());
-        let block = if traits.joins() { self.receive.len() / size } else { self.receive.len() };
-        let first = if traits.in_parts { rank * block } else { 0 };
+        let first = self.blocks.sent_at();
         let sends_its_result = self.args.op() == Collective::Broadcast && rank == ROOT;
         let receives = !sends_its_result && (traits.receivers == Side::All || rank == ROOT);
         match traits.senders {
             _ if !traits.has_data || !receives => 0,
             _ if traits.joins() => {
-                let blocks = self.receive.chunks(block).enumerate();
-                blocks.map(|(from, block)| data::count_wrong(block, from..from + 1, first, call)).sum()
+                let blocks = self.blocks.places().enumerate();
+                blocks.map(|(from, at)| data::count_wrong(&self.receive[at], from..from + 1, first, call)).sum()
             }
             Side::Root => data::count_wrong(&self.receive, ROOT..ROOT + 1, first, call),
             Side::All => data::count_wrong(&self.receive, traits.sources(rank, size), first, call),

@@ -111,7 +111,7 @@ impl<'c, T: Value> Kit<'c, T> {
     pub fn carry_out(
         &mut self,
         composed: Composed,
-        op: Collective,
+        (op, counts): (Collective, Counts<'_>),
         send: &mut [T],
         receive: &mut [T],
         compute: &mut dyn FnMut(),
@@ -135,7 +135,7 @@ impl<'c, T: Value> Kit<'c, T> {
                 Some(persistent) => persistent.run(),
                 None => Err(Error::usage("no persistent call was prepared")),
             },
-            (Started, _) => self.start_and_wait(op, compute),
+            (Started, _) => self.start_and_wait(op, counts, compute),
             (AsAllGather, _) => comm.all_gather_into(send, receive),
             (AsBroadcast, _) => {
                 root.broadcast_into(send)?;
@@ -158,7 +158,7 @@ impl<'c, T: Value> Kit<'c, T> {
         }
     }
 
-    fn start_and_wait(&mut self, op: Collective, compute: &mut dyn FnMut()) -> Result<(), Error> {
+    fn start_and_wait(&mut self, op: Collective, counts: Counts<'_>, compute: &mut dyn FnMut()) -> Result<(), Error> {
         let (sent, received) = std::mem::take(&mut self.started);
         self.started = match op {
             Collective::Broadcast => {
@@ -172,7 +172,7 @@ impl<'c, T: Value> Kit<'c, T> {
             _ => {
                 let root = op.traits().has_root().then_some(ROOT);
                 let buffers = (sent, received);
-                let args = CollectiveArgs::describe(op, root, Counts::Uniform, buffers, T::OP);
+                let args = CollectiveArgs::describe(op, root, counts, buffers, T::OP);
                 let request = self.comm.start(args)?;
                 compute();
                 request.wait()?

@@ -3,6 +3,7 @@
 //! The parent starts the ranks, which are this program again with one more argument; rank 0 of them reports.
 
 mod args;
+mod blocks;
 mod calls;
 mod check;
 mod choosing;

@@ -109,7 +109,8 @@ fn result_table(rows: &[Row], table: fn(&[&'static str], Vec<Vec<String>>) -> St
     };
     let table = table_of(rows.iter().map(cells), table);
     let first = rows.first().map_or(String::new(), |row| {
-        format!("{} on {} ranks, elements {}, fold order {}\n", row.op, row.ranks, row.dtype, row.order)
+        let skew = if row.skew > 0 { format!(", blocks {} % longer and shorter", row.skew) } else { String::new() };
+        format!("{} on {} ranks, elements {}, fold order {}{skew}\n", row.op, row.ranks, row.dtype, row.order)
     });
     let words = "tail = last exit - last arrival, latency = last exit - first arrival (medians, p99 of the tail); \
                  call, cpu = mean time and processor time per rank and call\n";
@@ -184,7 +185,7 @@ mod tests {
         csv.serialize(row(8, "flat", 1.5)).expect("serialize");
         let text = String::from_utf8(csv.into_inner().expect("flush")).expect("utf-8");
         let header = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
-                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us";
+                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us,skew";
         let values = "allreduce,2,8,f32,random,flat,10,1.5,9.0,3.0,2.0,1.0,0,1,10.0,5.0,arrival,private,flat,0.0";
         assert_eq!(text, format!("{header}\n{values}\n"));
     }

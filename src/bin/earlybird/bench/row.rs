@@ -28,6 +28,8 @@ pub struct Row {
     pub chosen: String,
     /// Processor time of the computation in every call, which tail, latency and processor time contain.
     pub compute_us: f64,
+    /// Per cent by which blocks are longer and shorter than `bytes`.
+    pub skew: u8,
     /// The median of the tail with its 95 % confidence interval, not rounded.
     #[serde(skip)]
     pub tail_us: Bounds,
@@ -91,6 +93,7 @@ pub(super) mod tests {
             buffers: "private",
             chosen: algorithm.into(),
             compute_us: 0.0,
+            skew: 0,
             tail_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
             versus_baseline: None,
             caveats: Vec::new(),

@@ -72,6 +72,7 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
             buffers: args.buffers.into(),
             chosen: chosen.clone(),
             compute_us: rounded(args.compute.as_secs_f64() * 1e6),
+            skew: args.skew,
             tail_us: Bounds::of(&tails_us),
             versus_baseline: baseline_us.as_ref().map(|baseline_us| Bounds::of_ratios(&tails_us, baseline_us)),
             caveats: Caveat::of(&tails_us),
