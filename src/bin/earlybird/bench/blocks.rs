@@ -27,10 +27,12 @@ impl Blocks {
 
     /// The lengths for the call.
     pub fn counts(&self) -> Counts<'_> {
-        match self.op {
-            _ if self.are_equal => Counts::Uniform,
-            Collective::AllToAll => Counts::PerPair { send: &self.counts, recv: &self.to_me },
-            _ => Counts::PerRank(&self.counts),
+        let traits = self.op.traits();
+        match self.are_equal {
+            true => Counts::Uniform,
+            // A block for each pair of ranks.
+            false if traits.in_parts && traits.joins() => Counts::PerPair { send: &self.counts, recv: &self.to_me },
+            false => Counts::PerRank(&self.counts),
         }
     }
 
