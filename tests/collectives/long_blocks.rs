@@ -73,7 +73,7 @@ fn check(comm: &Communicator, of: Lengths, algorithm: Algorithm) {
     assert!(buf == expected && ran(comm, Some(algorithm)), "in place: {:?}", comm.last_call());
 }
 
-fn results(player: &Player) {
+fn results(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     let is_read = if comm.size() > 2 { Algorithm::SingleCopy } else { Algorithm::Flat };
     for (of, algorithm) in [(mixed as Lengths, is_read), (short, Algorithm::Flat), (of_two, is_read)] {
@@ -91,11 +91,10 @@ fn results(player: &Player) {
     check(&comm, mixed, Algorithm::Flat);
     comm.set_algorithm(Algorithm::SingleCopy).unwrap();
     check(&comm, of_two, Algorithm::SingleCopy);
-    player.say("done");
 }
 
 /// Rank 1 may be read by nobody: contributions are as they were after the first attempt, which is in place here, and apart in a duplicate.
-fn forbidden(player: &Player) {
+fn forbidden(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     forbid(&comm);
     let counts = counts(&comm, comm.rank(), mixed);
@@ -106,11 +105,10 @@ fn forbidden(player: &Player) {
         check(group, mixed, Algorithm::Flat);
         check(group, of_two, Algorithm::Flat);
     }
-    player.say("done");
 }
 
 /// Rank 0 expects more of rank 1 than that sends: long blocks, or one that is long for rank 0 only.
-fn differ(player: &Player) {
+fn differ(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     let rank = comm.rank();
     for (of, more) in [(mixed as Lengths, 1), (short, 5000)] {
@@ -124,12 +122,11 @@ fn differ(player: &Player) {
         assert!(matches!(error, Error::Mismatch { rank_a: 1, rank_b: 0, .. }), "{error}");
     }
     check(&comm, mixed, Algorithm::SingleCopy);
-    player.say("done");
 }
 
 /// Rank 1 may not be read any more when its first scatter comes: that alltoalls could read it has told nothing, since ranks of short blocks
 /// take the fast path in them.
-fn scatters(player: &Player) {
+fn scatters(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     (0..3).for_each(|_| check(&comm, of_two, Algorithm::SingleCopy));
     forbid(&comm);
@@ -148,7 +145,6 @@ fn scatters(player: &Player) {
         "{:?}",
         comm.last_call()
     );
-    player.say("done");
 }
 
 /// Rank 1 dies at the step that its environment names, in the second of two calls.
@@ -175,22 +171,17 @@ fn every_block_arrives() {
 
 #[test]
 fn where_reading_is_forbidden_all_ranks_deposit() {
-    for ranks in [3, 4] {
-        let said = Job::new("forbidden", ranks).run();
-        assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
-    }
+    [3, 4].into_iter().for_each(|ranks| drop(Job::new("forbidden", ranks).run()));
 }
 
 #[test]
 fn alltoalls_that_could_read_do_not_vouch_for_scatters() {
-    let said = Job::new("scatters", 4).run();
-    assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
+    Job::new("scatters", 4).run();
 }
 
 #[test]
 fn counts_that_differ_are_told_and_the_group_goes_on() {
-    let said = Job::new("differ", 3).run();
-    assert!(said.iter().all(|lines| lines == &["done"]), "{said:?}");
+    Job::new("differ", 3).run();
 }
 
 #[cfg(feature = "fault")]

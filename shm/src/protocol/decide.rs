@@ -45,7 +45,7 @@ pub struct Thresholds {
 impl Thresholds {
     /// Defaults for `ranks` ranks that may run on `cpus` CPUs of `maker`: from the measurements in `docs/results/2026-11-26.md` where each rank has
     /// a CPU of its own, and for folds by rank; for two ranks in `docs/results/2026-11-27.md`; for broadcasts and reduces of ranks that
-    /// outnumber the CPUs in `docs/results/2026-11-29.md`; else in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
+    /// outnumber the CPUs, and for blocks whose lengths no rank knows, in `docs/results/2026-11-29.md`; else in `docs/results/2026-11-20.md` and `docs/results/2026-11-25.md`.
     pub fn default_for(ranks: usize, cpus: usize, maker: Maker) -> Self {
         let outnumber_cpus = ranks > cpus;
         // Of data that go one way between two ranks.

@@ -186,7 +186,7 @@ mod tests {
         let text = String::from_utf8(csv.into_inner().expect("flush")).expect("utf-8");
         let header = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
                       call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us,skew";
-        let values = "allreduce,2,8,f32,random,flat,10,1.5,9.0,3.0,2.0,1.0,0,1,10.0,5.0,arrival,private,flat,0.0";
+        let values = "allreduce,2,8,f32,random,flat,10,1.5,9.0,3.0,2.0,1.0,0,1,10.0,5.0,arrival,private,flat,0.0,0";
         assert_eq!(text, format!("{header}\n{values}\n"));
     }
 
