@@ -31,7 +31,7 @@ pub enum Algorithm {
     StaticLeaderEarly = 5,
     /// Every rank deposits, the ranks that are there reduce chunk by chunk in rank order: large messages, same bits in every run.
     Slices = 6,
-    /// Every rank reads the others' private buffers through the kernel: large allgathers and alltoalls of equal blocks.
+    /// Every rank reads the others' private buffers through the kernel: large allgathers, alltoalls and scatters.
     SingleCopy = 7,
 }
 

@@ -60,7 +60,7 @@ macro_rules! for_every_model {
             broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_gather_pieces_3 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
-            announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_3 announced_long_2 announced_long_refused_2 announced_long_3 mismatch_announced_2
+            announced_2 announced_general_2 announced_mixed_2 announced_piece_2 announced_piece_mixed_2 announced_deposit_2 announced_long_2 announced_long_refused_2 announced_long_3 announced_3 mismatch_announced_2
             announced_gather_2 announced_gather_general_2 announced_gather_piece_2 announced_gather_deposit_2 announced_gather_deposit_general_2 announced_gather_parts_2_once announced_gather_parts_2 announced_gather_parts_3
             mismatch_announced_gather_2
             announced_scatter_2 announced_scatter_general_2 announced_scatter_mixed_2 announced_scatter_piece_2 announced_scatter_piece_general_2 announced_scatter_3
