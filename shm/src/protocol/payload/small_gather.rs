@@ -46,7 +46,8 @@ impl<'a> Buffers<'a> {
 impl Call<'_> {
     /// The call on its root `me` for the fast path, if it may go there.
     pub(in crate::protocol) fn small_gather(&self, me: usize) -> Option<PreparedGather<'_>> {
-        let window = self.window.filter(|window| window.exchange.owners_announce)?;
+        let gathers = |exchange: &Exchange<'_>| exchange.owners_announce && !exchange.traits.in_parts;
+        let window = self.window.filter(|window| gathers(window.exchange))?;
         let gather = SmallGather { exchange: self.whole_exchange()?, counts: window.exchange.counts()? };
         gather.with(self.prepared, me, window.stride() * self.element_bytes)
     }
@@ -166,5 +167,29 @@ impl PreparedGather<'_> {
     /// The first part of every block.
     pub(in crate::protocol) fn window<'b>(&self, exchange: &'b Exchange<'b>) -> Window<'b> {
         exchange.of_owner(self.prepared.datatype.size(), self.window_bytes)
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+    use crate::config::Algorithm;
+    use crate::op::{DType, FoldOrder, Op};
+    use crate::protocol::collective::Collective;
+    use crate::protocol::signature::Signature;
+
+    /// Of empty blocks it has the lengths of one.
+    #[test]
+    fn the_root_of_a_scatter_is_not_that_of_a_gather() {
+        for (collective, gathers) in [(Collective::Gather, true), (Collective::Scatter, false)] {
+            let exchange = Exchange::new(collective, 0, 3, Lens::Each(&[0; 3], &[0; 4])).announced_by_owners();
+            let window = exchange.of_owner(8, 4096);
+            let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
+            let prepared =
+                Prepared::new(signature.rooted(0).in_lane(true), DType::U64, Op::Sum, 3, false, Algorithm::Flat);
+            let (prepared, mut result) = (prepared.unwrap(), [0u64; 0]);
+            let buffers = Buffers::apart(&[0u64; 0], &mut result);
+            assert_eq!(buffers.window(&window, &prepared).small_gather(0).is_some(), gathers, "{}", collective.name());
+        }
     }
 }
