@@ -2,7 +2,7 @@
 //! blocks mix, and what happens where the system forbids it.
 
 use crate::common::{Job, Player, dawdle};
-use crate::single_copy::{forbid, ran, value};
+use crate::single_copy::{contribution, forbid, ran, say_the_end, scatter, value};
 use earlybird::{Algorithm, Communicator, Error};
 
 #[test]
@@ -23,7 +23,7 @@ fn longest(ranks: usize) -> usize {
 }
 
 /// The lengths of blocks: which elements two ranks, the lower one first, send to each other.
-type Lengths = fn(usize, usize, usize) -> usize;
+type LengthOf = fn(usize, usize, usize) -> usize;
 
 /// Short, long and empty blocks in turn.
 fn mixed(low: usize, high: usize, longest: usize) -> usize {
@@ -46,7 +46,7 @@ fn short(low: usize, _: usize, longest: usize) -> usize {
 }
 
 /// The elements that `rank` sends to each rank and receives from each.
-fn counts(comm: &Communicator, rank: usize, of: Lengths) -> Vec<usize> {
+fn counts(comm: &Communicator, rank: usize, of: LengthOf) -> Vec<usize> {
     (0..comm.size()).map(|other| of(rank.min(other), rank.max(other), longest(comm.size()))).collect()
 }
 
@@ -57,7 +57,7 @@ fn blocks(rank: usize, counts: &[usize], sends: bool) -> Vec<u64> {
 }
 
 /// Checks alltoalls apart and in place, and that `algorithm` ran.
-fn check(comm: &Communicator, of: Lengths, algorithm: Algorithm) {
+fn check(comm: &Communicator, of: LengthOf, algorithm: Algorithm) {
     let rank = comm.rank();
     let counts = counts(comm, rank, of);
     let expected = blocks(rank, &counts, false);
@@ -76,7 +76,7 @@ fn check(comm: &Communicator, of: Lengths, algorithm: Algorithm) {
 fn results(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     let is_read = if comm.size() > 2 { Algorithm::SingleCopy } else { Algorithm::Flat };
-    for (of, algorithm) in [(mixed as Lengths, is_read), (short, Algorithm::Flat), (of_two, is_read)] {
+    for (of, algorithm) in [(mixed as LengthOf, is_read), (short, Algorithm::Flat), (of_two, is_read)] {
         check(&comm, of, algorithm);
     }
     // Not every byte is a `bool`, so those are deposited.
@@ -111,7 +111,7 @@ fn forbidden(_: &Player) {
 fn differ(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     let rank = comm.rank();
-    for (of, more) in [(mixed as Lengths, 1), (short, 5000)] {
+    for (of, more) in [(mixed as LengthOf, 1), (short, 5000)] {
         let send = counts(&comm, rank, of);
         let mut recv = send.clone();
         if rank == 0 {
@@ -131,15 +131,9 @@ fn scatters(_: &Player) {
     (0..3).for_each(|_| check(&comm, of_two, Algorithm::SingleCopy));
     forbid(&comm);
     comm.set_algorithm(Algorithm::SingleCopy).unwrap();
-    let (rank, root, count) = (comm.rank(), comm.process_at_rank(1), 40_000);
+    let (rank, count) = (comm.rank(), 40_000);
     let mut recv = vec![0; count];
-    match rank {
-        1 => {
-            let all: Vec<u64> = (0..comm.size()).flat_map(|to| (0..count).map(move |i| value(1, to, i))).collect();
-            root.scatter_into_root(&all, &mut recv).unwrap();
-        }
-        _ => root.scatter_into(&mut recv).unwrap(),
-    }
+    scatter(&comm, 1, &contribution(1, comm.size(), count), &mut recv).unwrap();
     assert!(
         (0..count).all(|i| recv[i] == value(1, rank, i)) && ran(&comm, Some(Algorithm::Flat)),
         "{:?}",
@@ -158,10 +152,7 @@ fn dies(player: &Player) {
             return player.say(error);
         }
     }
-    match comm.barrier() {
-        Err(error) => player.say(error),
-        Ok(()) => player.say("no error"),
-    }
+    say_the_end(player, &comm);
 }
 
 #[test]

@@ -34,12 +34,12 @@ pub(crate) fn value(from: usize, to: usize, i: usize) -> u64 {
 }
 
 /// The blocks that `rank` sends to each of `ranks`, or to all.
-fn contribution(rank: usize, ranks: usize, count: usize) -> Vec<u64> {
+pub(crate) fn contribution(rank: usize, ranks: usize, count: usize) -> Vec<u64> {
     (0..ranks).flat_map(|to| (0..count).map(move |i| value(rank, to, i))).collect()
 }
 
 /// Scatters `all` of `root`, of which this rank receives `recv`.
-fn scatter(comm: &Communicator, root: usize, all: &[u64], recv: &mut [u64]) -> Result<(), Error> {
+pub(crate) fn scatter(comm: &Communicator, root: usize, all: &[u64], recv: &mut [u64]) -> Result<(), Error> {
     let process = comm.process_at_rank(root);
     if comm.rank() == root { process.scatter_into_root(all, recv) } else { process.scatter_into(recv) }
 }
@@ -259,6 +259,14 @@ fn forbidden(player: &Player) {
     player.say("done");
 }
 
+/// Says how the group has ended, if its last call has not told.
+pub(crate) fn say_the_end(player: &Player, comm: &Communicator) {
+    match comm.barrier() {
+        Err(error) => player.say(error),
+        Ok(()) => player.say("no error"),
+    }
+}
+
 /// Rank 1 dies at the step that its environment names, in the second of two calls.
 fn dies(player: &Player) {
     let comm = Communicator::from_env().unwrap();
@@ -275,10 +283,7 @@ fn dies(player: &Player) {
             return player.say(error);
         }
     }
-    match comm.barrier() {
-        Err(error) => player.say(error),
-        Ok(()) => player.say("no error"),
-    }
+    say_the_end(player, &comm);
 }
 
 #[test]

@@ -274,9 +274,11 @@ impl NodeComm {
 
     /// Returns whether the blocks of an alltoall that are too long for its first operation are read where they lie, if any bytes are elements.
     fn reads_pairs(&self, checked: &CheckedArgs<'_>) -> bool {
-        let stride = announced_stride(self.size, checked.datatype().size(), self.windows.deposit);
-        let bytes = stride * checked.datatype().size();
-        checked.pair_counts().is_some() && self.thresholds.reads_pairs(checked.settings().algorithm, bytes)
+        checked.pair_counts().is_some() && {
+            let element_bytes = checked.datatype().size();
+            let bytes = announced_stride(self.size, element_bytes, self.windows.deposit) * element_bytes;
+            self.thresholds.reads_pairs(checked.settings().algorithm, bytes)
+        }
     }
 
     /// Selects how to reduce buffers that lie in shared memory: where they lie, or by copying them as if they were private.

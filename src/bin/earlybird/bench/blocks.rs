@@ -4,7 +4,7 @@ use earlybird::{Collective, Counts};
 use std::ops::Range;
 
 /// The blocks of a call as one rank knows them.
-pub struct Blocks {
+pub struct BlockLengths {
     op: Collective,
     rank: usize,
     /// Elements of each rank's block; of those that all ranks send to it, in an alltoall.
@@ -14,15 +14,15 @@ pub struct Blocks {
     are_equal: bool,
 }
 
-impl Blocks {
+impl BlockLengths {
     /// The blocks of `op` on `rank` of `ranks`, of `elements` each, or of `skew` per cent more and less: by turns of two, so that ranks that
     /// share two CPUs in turn have both.
-    pub fn new(op: Collective, elements: usize, (rank, ranks): (usize, usize), skew: u8) -> Blocks {
+    pub fn new(op: Collective, elements: usize, (rank, ranks): (usize, usize), skew: u8) -> BlockLengths {
         let more = (elements as u128 * u128::from(skew) / 100) as usize;
         let is_longer = |rank: usize| matches!(rank % 4, 0 | 3);
         let count = |rank| if is_longer(rank) { elements.saturating_add(more) } else { elements - more };
         let counts: Vec<usize> = (0..ranks).map(count).collect();
-        Blocks { op, rank, to_me: vec![counts[rank]; ranks], counts, are_equal: more == 0 }
+        BlockLengths { op, rank, to_me: vec![counts[rank]; ranks], counts, are_equal: more == 0 }
     }
 
     /// The lengths for the call.
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn what_is_sent_is_received() {
         for (skew, ranks) in [(0, 3), (25, 4), (100, 5)] {
-            let of = |op, rank| Blocks::new(op, 40, (rank, ranks), skew);
+            let of = |op, rank| BlockLengths::new(op, 40, (rank, ranks), skew);
             let lens = [40 + 40 * usize::from(skew) / 100, 40 - 40 * usize::from(skew) / 100];
             assert_eq!([0, 1].map(|rank| of(Collective::AllGather, rank).sent()), lens);
             for rank in 0..ranks {
@@ -98,7 +98,7 @@ mod tests {
             }
         }
         assert!(
-            matches!(Blocks::new(Collective::Gather, 1, (0, 2), 25).counts(), Counts::Uniform),
+            matches!(BlockLengths::new(Collective::Gather, 1, (0, 2), 25).counts(), Counts::Uniform),
             "no part of an element"
         );
     }

@@ -1,7 +1,7 @@
 //! The measured calls of one rank: it lines up with the others, waits for its delay, calls, takes time stamps, and checks the result.
 
 use super::args::{BenchArgs, BuffersChoice};
-use super::blocks::Blocks;
+use super::blocks::BlockLengths;
 use super::composed::{Kit, used};
 use super::data::{self, Buffer, Private, ROOT, Shared, Value};
 use super::session::Session;
@@ -63,7 +63,7 @@ pub fn measure<T: Value>(
         session,
         variants,
         calls: 0,
-        blocks: Blocks::new(args.op(), 0, (session.comm.rank(), session.comm.size()), 0),
+        blocks: BlockLengths::new(args.op(), 0, (session.comm.rank(), session.comm.size()), 0),
         send: Private(vec![]),
         receive: Private(vec![]),
     };
@@ -110,7 +110,7 @@ struct Calls<'a, T> {
     kit: Kit<'a, T>,
     /// Calls so far, the same on all ranks: makes the data of every call different.
     calls: u64,
-    blocks: Blocks,
+    blocks: BlockLengths,
     send: Buffer<T>,
     receive: Buffer<T>,
 }
@@ -127,7 +127,7 @@ impl<'a, T: Value> Calls<'a, T> {
     fn resize(&mut self, bytes: u64) -> Result<(), Error> {
         let elements = (usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size()).max(1);
         let rank = (self.session.comm.rank(), self.session.comm.size());
-        self.blocks = Blocks::new(self.args.op(), elements, rank, self.args.skew);
+        self.blocks = BlockLengths::new(self.args.op(), elements, rank, self.args.skew);
         let (sent, received) = (self.blocks.sent(), self.blocks.received());
         let shared = (self.args.buffers == BuffersChoice::Alloc).then_some(&self.session.comm);
         // The old buffers go first: they may be most of the memory.
