@@ -1,11 +1,14 @@
-/* Back-to-back 8-byte calls of one MPI function, for benches/instructions/run: mpi CALLS NAME. */
+/* Back-to-back 8-byte calls of one MPI function, for benches/instructions/run: mpi CALLS NAME. Those named varied-... have another length
+   in every call. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static double x[2], all[3];
-static int rank;
+#define VARIED 1000 /* doubles, at most 8 kB */
+
+static double x[2], all[3], from[VARIED], into[VARIED];
+static int rank, length;
 
 __attribute__((noinline)) static int allreduce(void) {
     return MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -42,6 +45,13 @@ __attribute__((noinline)) static int scatterv(void) {
 __attribute__((noinline)) static int alltoallv(void) {
     return MPI_Alltoallv(x, ones, places, MPI_DOUBLE, all, ones, places, MPI_DOUBLE, MPI_COMM_WORLD);
 }
+__attribute__((noinline)) static int varied_broadcast(void) { return MPI_Bcast(from, length, MPI_DOUBLE, 0, MPI_COMM_WORLD); }
+__attribute__((noinline)) static int varied_reduce(void) {
+    return MPI_Reduce(from, into, length, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int varied_allreduce(void) {
+    return MPI_Allreduce(from, into, length, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
 __attribute__((noinline)) static int barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
 #define STARTED(name, ...)                                 \
     __attribute__((noinline)) static int name(void) {      \
@@ -59,7 +69,8 @@ static const struct { const char *name; int (*call)(void); } all_calls[] = {
     { "reduce-scatter", reduce_scatter }, { "scan", scan }, { "exscan", exscan }, { "barrier", barrier },
     { "iallreduce", iallreduce }, { "ibroadcast", ibroadcast }, { "ialltoall", ialltoall }, { "ialltoallv", ialltoallv },
     { "gatherv", gatherv }, { "allgatherv", allgatherv },
-    { "scatterv", scatterv }, { "alltoallv", alltoallv },
+    { "scatterv", scatterv }, { "alltoallv", alltoallv }, { "varied-broadcast", varied_broadcast },
+    { "varied-reduce", varied_reduce }, { "varied-allreduce", varied_allreduce },
 };
 
 __attribute__((noinline, noclone)) int measured_call(int (*call)(void)) { 
@@ -80,6 +91,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD); /* sets up the communicator, which a non-blocking call does not */
     for (int i = 0; i < calls && !failed; i++) {
         x[0] = 1;
+        length = 1 + i * 7 % VARIED;
         failed = measured_call(call);
         if (!failed && call == allreduce && x[0] != ranks) fprintf(stderr, "%g instead of %d\n", x[0], ranks), failed = 1;
     }

@@ -14,7 +14,7 @@ use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::memory::{Peer, PeerState, Region, Segment};
 use crate::progress::{Driver, Progress};
-use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOTS};
+use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOT_BYTES, SLOTS};
 use crate::protocol::geometry::Who;
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
 use crate::protocol::rotation::Rotation;
@@ -72,8 +72,8 @@ pub struct Mapped {
     layout: Layout,
     rotation: Rotation,
     group_info: GroupInfo,
-    /// Per area: the reserved and mapped parts of the accumulator and of each rank's deposit.
-    reserved: [Reserved; AREAS],
+    /// Per area, and for the memory of slots: the reserved and mapped parts of the accumulator and of each rank's deposit.
+    reserved: [Reserved; AREAS + SLOT_BYTES.len()],
     fault: Injected,
     driver: Driver,
     /// Registered buffers of the group's ranks that are mapped here.
@@ -110,12 +110,12 @@ impl Mapped {
     ///
     /// # Errors
     /// As [`Mapped::new`].
-    pub fn new_part(&self, group_info: GroupInfo, region: Region) -> Result<Self, Error> {
+    pub fn new_part(&self, group_info: GroupInfo, region: Region, rotation: Rotation) -> Result<Self, Error> {
         #[cfg(feature = "fault")]
         let fault = self.fault.clone();
         #[cfg(not(feature = "fault"))]
         let fault = self.fault;
-        Mapped::with(self.segment.clone(), group_info, region, Rotation::NONE, fault, self.driver.another())
+        Mapped::with(self.segment.clone(), group_info, region, rotation, fault, self.driver.another())
     }
 
     fn with(
@@ -210,7 +210,9 @@ impl Mapped {
             if need.deposit <= has.get() {
                 continue;
             }
-            let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
+            let at = self.layout.deposit(area, rank);
+            // The memory of slots is short, and is there as a whole.
+            let want = if area < AREAS { step(need.deposit, DEPOSIT_BYTES) } else { Layout::deposit_room(area) };
             self.region.reserve(at..at + want)?;
             has.set(want);
         }
@@ -232,8 +234,8 @@ impl Mapped {
                 return self.line(slot, rank).payload.as_ptr().cast_mut().cast();
             }
             Place::Deposit { area, rank, offset, bytes, .. } => {
-                assert!(area < AREAS && rank < self.ranks(), "place {at:?} does not exist");
-                (self.layout.deposit(area, rank), offset, bytes, DEPOSIT_BYTES)
+                assert!(area < self.reserved.len() && rank < self.ranks(), "place {at:?} does not exist");
+                (self.layout.deposit(area, rank), offset, bytes, Layout::deposit_room(area))
             }
             Place::Registered { rank, result, offset, bytes, .. } => {
                 let registrations = self.registrations.borrow();

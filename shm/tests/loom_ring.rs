@@ -1,5 +1,5 @@
 //! Operations in the ring that ships, of eight slots and two areas: the third one reuses the area of the first, the ninth
-//! its slot.
+//! its slot, and the memory that slots have for small deposits.
 //!
 //! A rank that has finished an operation knows that everybody had left the one before, and does not look. With one
 //! area, as in `loom_algorithms.rs`, it always looks; here it does not.
@@ -9,6 +9,7 @@
 mod modelled;
 
 use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use earlybird_shm::Collective;
 use earlybird_shm::protocol::board::{AREAS, SLOTS};
 use modelled::{Bound, Scenario, run};
 
@@ -25,6 +26,25 @@ fn operations(operations: usize, algorithm: Algorithm, words: usize, bound: Boun
 #[test]
 fn ring_slots() {
     operations(SLOTS + 1, Flat, 1, Some(1));
+}
+
+/// Broadcasts whose root waits for nobody until the last one, which reuses the small deposit of the first.
+fn broadcasts(words: usize) -> Scenario {
+    Scenario::new(Flat, 2, words).of(Collective::Broadcast).epochs(SLOTS + 1)
+}
+
+#[test]
+fn ring_broadcast() {
+    for words in [6, 8] {
+        let title = format!("as shipped: broadcasts, 2 ranks, {words} words, {} operations", SLOTS + 1);
+        run(&title, Some(1), broadcasts(words));
+    }
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_root_does_not_write_over_what_is_to_be_read() {
+    run("broadcasts that do not wait for the readers", Some(1), broadcasts(8).forgetful());
 }
 
 #[test]

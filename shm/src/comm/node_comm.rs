@@ -159,7 +159,8 @@ impl NodeComm {
                 Windows::least_budget_bytes(size)
             ))
         })?;
-        let rotation = Rotation::of(usize::try_from(rotated).unwrap_or(usize::MAX).min(windows.deposit));
+        let rotated = usize::try_from(rotated).unwrap_or(usize::MAX).min(windows.deposit);
+        let rotation = Rotation::of(rotated, windows.have_slots());
         let thresholds = Thresholds::of_this_machine(size, segment.affine_cpus());
         let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));

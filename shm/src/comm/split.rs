@@ -45,7 +45,7 @@ trait Founders {
     /// Returns whether memory may still be allocated to them.
     fn is_healthy(&self) -> bool;
     /// The board of a new group.
-    fn board(&self, group_info: GroupInfo, region: Region) -> Result<Mapped, Error>;
+    fn board(&self, group_info: GroupInfo, region: Region, rotation: Rotation) -> Result<Mapped, Error>;
     /// The settings of waits, for a group that has not measured its waits yet.
     fn patience(&self) -> Patience;
 }
@@ -69,8 +69,8 @@ impl Founders for Splitting<'_> {
         let board = &self.state.member.board;
         board.poison().load(SyncPoint::PoisonAcquire.order()) == board.healthy()
     }
-    fn board(&self, group_info: GroupInfo, region: Region) -> Result<Mapped, Error> {
-        self.state.member.board.new_part(group_info, region)
+    fn board(&self, group_info: GroupInfo, region: Region, rotation: Rotation) -> Result<Mapped, Error> {
+        self.state.member.board.new_part(group_info, region, rotation)
     }
     fn patience(&self) -> Patience {
         let Patience { preset, oversubscribed, timeout_ns, .. } = self.state.member.patience;
@@ -95,8 +95,8 @@ impl Founders for Forming<'_> {
     fn is_healthy(&self) -> bool {
         true
     }
-    fn board(&self, group_info: GroupInfo, region: Region) -> Result<Mapped, Error> {
-        Mapped::new(self.comm.segment.clone(), group_info, region, Rotation::NONE)
+    fn board(&self, group_info: GroupInfo, region: Region, rotation: Rotation) -> Result<Mapped, Error> {
+        Mapped::new(self.comm.segment.clone(), group_info, region, rotation)
     }
     fn patience(&self) -> Patience {
         self.comm.patience
@@ -289,8 +289,9 @@ impl NodeComm {
         let bytes = grant.map_or(bytes as u64, |grant| grant.bytes);
         let windows = Windows::within(bytes, group.len());
         let windows = windows.ok_or_else(|| Error::Poisoned { cause: "an allocation that is too small".into() });
+        let rotation = Rotation::of(0, windows.as_ref().is_ok_and(Windows::have_slots));
         // from here on the board releases the allocation
-        let board = founders.board(group_info, region)?;
+        let board = founders.board(group_info, region, rotation)?;
         Ok(NewMember { member: Member::new(board, founders.patience()), windows: windows?, bytes })
     }
 }

@@ -373,12 +373,16 @@ impl<B: Board> Operation<'_, B> {
         let call = self.call;
         match (state, call.window) {
             (state @ State::Queued, window) => {
-                // A deposit that fits beside the mark or lies in buffers of its own needs no area.
-                let needs_none = window.is_some_and(|w| w.inline) || call.registered.is_some();
-                let back = if needs_none { SLOTS } else { AREAS };
+                let turns = match window {
+                    Some(window) if !window.inline => exchange::deposits_at(self, window).turns(),
+                    // A deposit that fits beside the mark or lies in buffers of its own needs no area.
+                    Some(_) => SLOTS,
+                    None if call.registered.is_some() => SLOTS,
+                    None => AREAS,
+                };
                 if effort == Effort::Wait {
-                    self.until_all_left(back)?;
-                } else if !self.have_all_left(back) {
+                    self.until_all_left(turns)?;
+                } else if !self.have_all_left(turns) {
                     return Ok((false, false));
                 }
                 *state = self.enter_and_deposit(sources)?;

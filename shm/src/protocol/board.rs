@@ -20,6 +20,10 @@ pub const SLOTS: usize = if IS_SMALL { 1 } else { 8 };
 /// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
 pub const AREAS: usize = if IS_SMALL { 1 } else { 2 };
 
+/// Bytes of the largest deposits that lie in memory of their slot, so that a rank that needs nobody, as the root of a broadcast, can be
+/// as many operations ahead as there are slots: short ones, of which few pages hold those of all slots, and those of one piece.
+pub const SLOT_BYTES: [usize; 2] = if cfg!(earlybird_loom) { [48, 64] } else { [1024, 8 * 1024] };
+
 /// Accumulator chunks of one operation at most.
 pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
 
@@ -37,7 +41,7 @@ pub enum Place {
     },
     /// Piece `piece` of `rank`'s deposit in `area`, `offset` bytes into the deposit.
     Deposit {
-        /// Payload area.
+        /// Payload area; from [`AREAS`] on the memory that slots have for deposits of at most as many bytes each as [`SLOT_BYTES`] says.
         area: usize,
         /// Owner.
         rank: usize,
@@ -72,6 +76,30 @@ pub enum Place {
         /// Bytes of the piece.
         bytes: usize,
     },
+}
+
+/// Where the deposits of an operation lie in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DepositsAt {
+    /// That of [`Place::Deposit`].
+    pub area: usize,
+    /// Bytes before them in each rank's part of it.
+    pub base: usize,
+}
+
+impl DepositsAt {
+    /// Where deposits of at most `bytes` lie in memory of the slot of operation `epoch`, if they are small enough.
+    #[inline(always)]
+    pub fn of_slot(epoch: u64, bytes: usize) -> Option<DepositsAt> {
+        let size = SLOT_BYTES.iter().position(|most| bytes <= *most)?;
+        Some(DepositsAt { area: AREAS + size, base: (epoch % SLOTS as u64) as usize * SLOT_BYTES[size] })
+    }
+
+    /// The number of operations after which the memory is used again.
+    #[inline(always)]
+    pub fn turns(self) -> usize {
+        if self.area < AREAS { AREAS } else { SLOTS }
+    }
 }
 
 /// A private buffer that its owner lets other ranks read: its address, that of the list of where in it the block for each rank begins,
@@ -162,19 +190,26 @@ pub trait Board {
     fn read<R>(&self, at: Place, f: impl FnOnce(*const u8) -> R) -> R;
     /// Writes payload, whose only user the protocol has made this rank.
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
-    /// The places of large deposits in their areas.
+    /// The places of deposits in turn.
     fn rotation(&self) -> Rotation;
-    /// Bytes before deposits of at most `bytes` in the area of operation `epoch`.
+    /// Where deposits of at most `bytes` lie in the area of operation `epoch`.
     #[inline(always)]
-    fn deposit_base(&self, epoch: u64, bytes: usize) -> usize {
-        self.rotation().base(epoch / AREAS as u64, bytes)
+    fn deposits_in_area(&self, epoch: u64, bytes: usize) -> DepositsAt {
+        let base = self.rotation().base(epoch / AREAS as u64, bytes);
+        DepositsAt { area: (epoch % AREAS as u64) as usize, base }
+    }
+    /// Where deposits of at most `bytes` of an exchange lie: in memory of its slot, if they are small.
+    #[inline(always)]
+    fn deposits_at(&self, epoch: u64, bytes: usize) -> DepositsAt {
+        let of_slot = DepositsAt::of_slot(epoch, bytes).filter(|_| self.rotation().in_slots);
+        of_slot.unwrap_or_else(|| self.deposits_in_area(epoch, bytes))
     }
     /// The same need, with room for all places that its deposits go around.
     #[inline(always)]
     fn with_all_places(&self, need: Need) -> Need {
         Need { deposit: self.rotation().room(need.deposit), ..need }
     }
-    /// Reserves and pre-faults the memory that `need` names in `area`; cheap when that was done before.
+    /// Reserves and pre-faults the memory that `need` names in `area`, as [`Place`] has it; cheap when that was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
 
     /// Begins an operation on registered buffers of `bytes`; the addresses are those of this rank's own. Only buffers that are

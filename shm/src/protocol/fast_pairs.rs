@@ -1,7 +1,7 @@
 //! The fast path of an alltoall of unequal blocks, of which each rank knows its own and announces them.
 
 use super::algorithm::announced;
-use super::board::{Board, Place};
+use super::board::{Board, DepositsAt, Place};
 use super::call::Call;
 use super::lengths::{Announced, Lengths};
 use super::lines::INLINE_BYTES;
@@ -16,11 +16,11 @@ impl<B: Board> Member<B> {
     #[inline(always)]
     pub fn run_fast_pairs(&mut self, pairs: PreparedPairs<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
-        let area = match pairs.deposit_bytes() <= INLINE_BYTES {
+        let at = match pairs.deposit_bytes() <= INLINE_BYTES {
             true => None,
-            false => Some(self.fast_path_area(pairs.need())?),
+            false => Some(self.fast_path_deposits(pairs.need())?),
         };
-        let done = self.exchange_pairs(&pairs, slot, area);
+        let done = self.exchange_pairs(&pairs, slot, at);
         Some(done.map(|done| {
             let Report { epoch, .. } = self.leave(pairs.hash(), true);
             Report { epoch, ..done }
@@ -32,13 +32,13 @@ impl<B: Board> Member<B> {
         &mut self,
         pairs: &PreparedPairs<'_>,
         slot: usize,
-        area: Option<(usize, usize)>,
+        at: Option<DepositsAt>,
     ) -> Result<Report, Stop> {
         let mark = self.begin(pairs.hash());
         let board = &self.board;
         let me = board.rank();
         pairs.describe(board.line(slot, me));
-        self.deposit_announced((slot, area, pairs.deposit_bytes()), (mark, pairs.hash()), |to| pairs.deposit(to));
+        self.deposit_announced((slot, at, pairs.deposit_bytes()), (mark, pairs.hash()), |to| pairs.deposit(to));
         pairs.keep_own();
         let (mut all, mut next) = (pairs.lengths(), 0);
         for rank in 0..board.ranks() {

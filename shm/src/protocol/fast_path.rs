@@ -6,7 +6,7 @@
 //! the general one; a rank takes it only when nothing is pending, the group is well and the memory is known to be free.
 
 use super::algorithm::flat;
-use super::board::{AREAS, Board, Need, Place, SLOTS};
+use super::board::{Board, DepositsAt, Need, Place, SLOTS};
 use super::call::Call;
 use super::deposit::has_deposited;
 use super::event;
@@ -72,14 +72,16 @@ impl<B: Board> Member<B> {
         Some(slot)
     }
 
-    /// The area of the next operation and where deposits begin there, if its memory is known to be free and there.
+    /// Where the deposits of the next exchange lie, if that memory is known to be free and there.
     #[inline(always)]
-    pub(super) fn fast_path_area(&mut self, need: Need) -> Option<(usize, usize)> {
-        let epoch = self.epoch + 1;
-        let area = (epoch % AREAS as u64) as usize;
-        let base = self.board.deposit_base(epoch, need.deposit);
+    pub(super) fn fast_path_deposits(&mut self, need: Need) -> Option<DepositsAt> {
+        self.if_free(self.board.deposits_at(self.epoch + 1, need.deposit), need)
+    }
+
+    #[inline(always)]
+    fn if_free(&mut self, at: DepositsAt, need: Need) -> Option<DepositsAt> {
         let need = self.board.with_all_places(need);
-        (self.is_free(AREAS) && self.board.reserve(area, need).is_ok()).then_some((area, base))
+        (self.is_free(at.turns()) && self.board.reserve(at.area, need).is_ok()).then_some(at)
     }
 
     /// Returns whether every rank has left the operation `back` before the next, whose memory that one uses.
@@ -181,11 +183,11 @@ impl<B: Board> Member<B> {
         exchange: PreparedExchange<'_, S>,
         slot: usize,
     ) -> Option<Result<(), Stop>> {
-        let area = self.deposit_area(&exchange, slot)?;
+        let at = self.begin_deposited(&exchange, slot)?;
         let (epoch, hash) = (self.epoch, exchange.hash() ^ self.history);
         exchange.keep_own();
         let receive = |board: &B, rank: usize, piece: usize| {
-            board.read(exchange.place(area, rank, piece), |from| exchange.receive(from, rank, piece));
+            board.read(exchange.place(at, rank, piece), |from| exchange.receive(from, rank, piece));
         };
         // A rank that is late holds up no block that is there, unless there is an order.
         let mut late = std::mem::take(&mut self.scratch.ready);
@@ -213,15 +215,15 @@ impl<B: Board> Member<B> {
         Some(Ok(()))
     }
 
-    /// Begins the next operation with a deposit that is announced piece by piece: its area and where deposits begin there. `None`, with
-    /// nothing done, where that memory is not known to be free and there.
+    /// Begins the next operation with a deposit that is announced piece by piece; where deposits lie. `None`, with nothing done, where that
+    /// memory is not known to be free and there.
     #[inline(always)]
-    pub(super) fn deposit_area<S: BlockSizes>(
+    pub(super) fn begin_deposited<S: BlockSizes>(
         &mut self,
         exchange: &PreparedExchange<'_, S>,
         slot: usize,
-    ) -> Option<(usize, usize)> {
-        let area = self.fast_path_area(exchange.need())?;
+    ) -> Option<DepositsAt> {
+        let at = self.fast_path_deposits(exchange.need())?;
         let mark = self.begin(exchange.hash());
         let board = &self.board;
         let line = board.line(slot, board.rank());
@@ -230,12 +232,12 @@ impl<B: Board> Member<B> {
         board.step(Step::Entered);
         if exchange.deposits() {
             match exchange.pieces() {
-                1 => self.deposit_piece(exchange, 0, slot, area, Stores::Ordinary),
-                _ => self.deposit_pieces(exchange, slot, area),
+                1 => self.deposit_piece(exchange, 0, slot, at, Stores::Ordinary),
+                _ => self.deposit_pieces(exchange, slot, at),
             }
             self.board.step(Step::Deposited);
         }
-        Some(area)
+        Some(at)
     }
 
     /// Deposits a piece and announces it.
@@ -245,11 +247,11 @@ impl<B: Board> Member<B> {
         exchange: &PreparedExchange<'_, S>,
         piece: usize,
         slot: usize,
-        area: (usize, usize),
+        at: DepositsAt,
         stores: Stores,
     ) {
         let (board, hash) = (&self.board, exchange.hash() ^ self.history);
-        let place = exchange.place(area, board.rank(), piece);
+        let place = exchange.place(at, board.rank(), piece);
         board.write(place, |to| exchange.deposit(to, piece, stores));
         let mark = word::deposited(self.epoch, hash, piece + 1);
         board.line(slot, board.rank()).deposited.store(mark, SyncPoint::DepositRelease.order());
@@ -258,23 +260,23 @@ impl<B: Board> Member<B> {
 
     /// Deposits several pieces, one after the other.
     #[inline(never)]
-    fn deposit_pieces<S: BlockSizes>(&mut self, exchange: &PreparedExchange<'_, S>, slot: usize, area: (usize, usize)) {
+    fn deposit_pieces<S: BlockSizes>(&mut self, exchange: &PreparedExchange<'_, S>, slot: usize, at: DepositsAt) {
         let stores = self.scratch.stores.begin(exchange.deposit_bytes(self.board.rank()));
-        (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, area, stores));
+        (0..exchange.pieces()).for_each(|piece| self.deposit_piece(exchange, piece, slot, at, stores));
         self.scratch.stores.end(stores, exchange.written_bytes());
     }
 
-    /// Deposits `bytes` bytes as this rank has announced: beside its mark, or as one piece where there is an area.
+    /// Deposits `bytes` bytes as this rank has announced: beside its mark, or as one piece there.
     #[inline(always)]
     pub(super) fn deposit_announced(
         &self,
-        (slot, area, bytes): (usize, Option<(usize, usize)>, usize),
+        (slot, at, bytes): (usize, Option<DepositsAt>, usize),
         (mark, hash): (u64, u32),
         write: impl FnOnce(*mut u8),
     ) {
         let board = &self.board;
         let (rank, line) = (board.rank(), board.line(slot, board.rank()));
-        match area {
+        match at {
             None => {
                 if bytes > 0 {
                     board.write(Place::Inline { slot, rank, bytes }, write);
@@ -282,7 +284,7 @@ impl<B: Board> Member<B> {
                 line.entered.store(mark, SyncPoint::DepositRelease.order());
                 board.step(Step::Entered);
             }
-            Some((area, offset)) => {
+            Some(DepositsAt { area, base: offset }) => {
                 line.entered.store(mark, SyncPoint::CallRelease.order());
                 board.step(Step::Entered);
                 board.write(Place::Deposit { area, rank, piece: 0, offset, bytes }, write);
@@ -320,7 +322,7 @@ impl<B: Board> Member<B> {
         receive: impl FnOnce(*const u8),
     ) -> Result<bool, Stop> {
         let (board, epoch, hash) = (&self.board, self.epoch, hash ^ self.history);
-        let (area, offset) = ((epoch % AREAS as u64) as usize, board.deposit_base(epoch, bytes));
+        let DepositsAt { area, base: offset } = board.deposits_at(epoch, bytes);
         let need = Need { accumulator: 0, deposit: bytes, whose: Who::Only(rank) };
         if board.reserve(area, board.with_all_places(need)).is_err() {
             return Ok(false);
@@ -338,7 +340,8 @@ impl<B: Board> Member<B> {
     #[inline(never)]
     fn fold_deposits(&mut self, payload: PreparedPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
         let bytes = payload.bytes();
-        let (area, offset) = self.fast_path_area(Need::of_all(0, bytes))?;
+        let at = self.board.deposits_in_area(self.epoch + 1, bytes);
+        let DepositsAt { area, base: offset } = self.if_free(at, Need::of_all(0, bytes))?;
         let mark = self.begin(payload.hash());
         let (board, epoch, hash) = (&self.board, self.epoch, payload.hash() ^ self.history);
         let (me, ranks) = (board.rank(), board.ranks());

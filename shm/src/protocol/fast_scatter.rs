@@ -28,13 +28,13 @@ impl<B: Board> Member<B> {
     #[inline(always)]
     fn give_bundle(&mut self, scatter: &PreparedScatter<'_>, slot: usize) -> Option<Option<Announced>> {
         let bytes = scatter.bundle_bytes();
-        let area = match bytes <= INLINE_BYTES {
+        let at = match bytes <= INLINE_BYTES {
             true => None,
-            false => Some(self.fast_path_area(scatter.need(bytes))?),
+            false => Some(self.fast_path_deposits(scatter.need(bytes))?),
         };
         let mark = self.begin(scatter.hash());
         scatter.describe(self.board.line(slot, self.board.rank()));
-        self.deposit_announced((slot, area, bytes), (mark, scatter.hash()), |to| scatter.write(to));
+        self.deposit_announced((slot, at, bytes), (mark, scatter.hash()), |to| scatter.write(to));
         Some(scatter.keep_own())
     }
 

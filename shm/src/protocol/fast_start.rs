@@ -2,7 +2,7 @@
 //! starts it on the last rank. The words and their order are those of a blocking exchange.
 
 use super::active_request::{ActiveRequest, State};
-use super::board::{AREAS, Board, SLOTS};
+use super::board::{Board, SLOTS};
 use super::call::Prepared;
 use super::deposit::has_deposited;
 use super::geometry::Exchange;
@@ -36,7 +36,7 @@ impl<B: Board> Member<B> {
                 self.deposit_line(&exchange, slot);
             }
             false => {
-                self.deposit_area(&exchange, slot)?;
+                self.begin_deposited(&exchange, slot)?;
             }
         }
         Some(receive(&self.board, exchange, self.epoch, exchange.hash() ^ self.history))
@@ -114,11 +114,11 @@ fn receive_pieces<B: Board, S: BlockSizes>(
     if !exchange.sources().all(is_there) {
         return false;
     }
-    let area = ((epoch % AREAS as u64) as usize, board.deposit_base(epoch, exchange.need().deposit));
+    let at = board.deposits_at(epoch, exchange.need().deposit);
     exchange.keep_own();
     for rank in exchange.sources() {
         for piece in exchange.pieces_from(rank) {
-            board.read(exchange.place(area, rank, piece), |from| exchange.receive(from, rank, piece));
+            board.read(exchange.place(at, rank, piece), |from| exchange.receive(from, rank, piece));
         }
     }
     true

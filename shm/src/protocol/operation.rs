@@ -1,6 +1,6 @@
 //! One operation of one rank, the context of the algorithms: the call, its number, its slot and area, and the state of waits.
 
-use super::board::{AREAS, Board, SLOTS};
+use super::board::{AREAS, Board, DepositsAt, SLOTS};
 use super::call::Call;
 use super::lengths::Announced;
 use super::patience::Patience;
@@ -127,14 +127,15 @@ impl<'a, B: Board> Operation<'a, B> {
         self.board.step(Step::Entered);
     }
 
-    /// Cuts the payload of the call into pieces, at their place in deposits.
+    /// Cuts the payload of the call into pieces, at their place in deposits of its area.
     pub(super) fn pieces(&self, target_bytes: usize, most: usize) -> Pieces {
-        Pieces::of(self.call, target_bytes, most).after(self.base(self.call.bytes()))
+        let at = self.board.deposits_in_area(self.epoch, self.call.bytes());
+        Pieces::of(self.call, target_bytes, most).deposited(at)
     }
 
-    /// Bytes in deposits before those of at most `bytes`.
-    pub(super) fn base(&self, bytes: usize) -> usize {
-        self.board.deposit_base(self.epoch, bytes)
+    /// Where deposits of at most `bytes` of an exchange lie.
+    pub(super) fn deposits_at(&self, bytes: usize) -> DepositsAt {
+        self.board.deposits_at(self.epoch, bytes)
     }
 
     /// Uses the fold words of the slot instead of those of the area, for an operation without payload in an area. So as many of

@@ -1,10 +1,10 @@
 //! The division of a payload into chunks: pure arithmetic, the same on every rank.
 
-use super::board::Place;
+use super::board::{DepositsAt, Place, SLOT_BYTES};
 use super::call::Call;
 
 /// Bytes of the pieces in which a deposit that is too large for a line is announced.
-pub(super) const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
+pub(super) const PIECE_BYTES: usize = SLOT_BYTES[1];
 
 /// The chunks of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct Pieces {
     pub element_bytes: usize,
     /// Bytes per element of an accumulator.
     pub accumulator_bytes: usize,
-    /// Bytes before the first piece in a deposit.
-    pub base: usize,
+    /// Where they are deposited.
+    pub at: DepositsAt,
 }
 
 impl Pieces {
@@ -31,7 +31,7 @@ impl Pieces {
         let line = 64 >> element_bytes.trailing_zeros().min(6);
         let elements = (target_bytes / element_bytes).max(count.div_ceil(most)).max(1).next_multiple_of(line);
         let number = count.div_ceil(elements).max(1);
-        Pieces { elements, number, count, element_bytes, accumulator_bytes: element_bytes, base: 0 }
+        Pieces { elements, number, count, element_bytes, accumulator_bytes: element_bytes, at: DepositsAt::default() }
     }
 
     /// Cuts the payload of `call` as [`Pieces::cut`] does.
@@ -42,7 +42,8 @@ impl Pieces {
 
     /// `count` elements in one piece.
     pub(super) fn one(count: usize, element_bytes: usize) -> Self {
-        Pieces { elements: count.max(1), number: 1, count, element_bytes, accumulator_bytes: element_bytes, base: 0 }
+        let (elements, number, accumulator_bytes, at) = (count.max(1), 1, element_bytes, DepositsAt::default());
+        Pieces { elements, number, count, element_bytes, accumulator_bytes, at }
     }
 
     /// The payload of `call` in one piece.
@@ -51,9 +52,9 @@ impl Pieces {
         Pieces { accumulator_bytes: call.prepared.accumulator_bytes, ..one }
     }
 
-    /// The same pieces, in a deposit after `base` bytes.
-    pub(super) fn after(self, base: usize) -> Self {
-        Pieces { base, ..self }
+    /// The same pieces, in deposits there.
+    pub(super) fn deposited(self, at: DepositsAt) -> Self {
+        Pieces { at, ..self }
     }
 
     /// Bytes before piece `i` in the whole payload.
@@ -66,9 +67,10 @@ impl Pieces {
         self.len(i) * self.element_bytes
     }
 
-    /// The place of piece `i` of `rank`'s deposit in `area`.
-    pub(super) fn deposit(&self, area: usize, rank: usize, i: usize) -> Place {
-        Place::Deposit { area, rank, piece: i, offset: self.base + self.offset(i), bytes: self.bytes(i) }
+    /// The place of piece `i` of `rank`'s deposit.
+    pub(super) fn deposit(&self, rank: usize, i: usize) -> Place {
+        let DepositsAt { area, base } = self.at;
+        Place::Deposit { area, rank, piece: i, offset: base + self.offset(i), bytes: self.bytes(i) }
     }
 
     /// The place of chunk `i` of the accumulator of `area`.

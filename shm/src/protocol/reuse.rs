@@ -2,6 +2,7 @@
 //! before, and reserves the memory that it needs there.
 
 use super::board::{Board, Need};
+use super::geometry::Who;
 use super::operation::{Operation, Stop};
 use super::wait::Wake;
 use crate::sync::SyncPoint;
@@ -42,8 +43,17 @@ impl<B: Board> Operation<'_, B> {
 
     /// Reserves the memory that the operation needs in its area, or fails the group before any of it is touched.
     pub(super) fn reserve(&mut self, need: Need) -> Result<(), Stop> {
+        self.reserve_in(self.area, need)
+    }
+
+    /// The same for the deposits of an exchange, where they lie.
+    pub(super) fn reserve_deposits(&mut self, deposit: usize, whose: Who) -> Result<(), Stop> {
+        self.reserve_in(self.deposits_at(deposit).area, Need { accumulator: 0, deposit, whose })
+    }
+
+    fn reserve_in(&mut self, area: usize, need: Need) -> Result<(), Stop> {
         let need = self.board.with_all_places(need);
-        match self.board.reserve(self.area, need) {
+        match self.board.reserve(area, need) {
             Ok(()) => Ok(()),
             Err(crate::Error::NoSpace { needed, free, .. }) => Err(self.no_space(needed, free)),
             Err(crate::Error::System { errno, .. }) => Err(self.refused(errno, need.accumulator + need.deposit, None)),

@@ -1,6 +1,6 @@
-//! The place of a large deposit in its area: another one for each operation.
+//! The place of a deposit: another one for each operation.
 //!
-//! A store takes its line from all caches that have it. Where the readers of an earlier operation still have it in a cache of
+//! Small deposits go around the slots, if these have memory for them ([`DepositsAt`](super::board::DepositsAt)). Of large ones a store takes its line from all caches that have it. Where the readers of an earlier operation still have it in a cache of
 //! their own, that takes four times as long as where they have let go of it (AMD's Zen 4, 64 KiB: 7.3 and 1.8 us,
 //! `docs/results/2026-11-26.md`). So deposits go around a part of the area that is larger than such a cache. Where a deposit lies
 //! follows from the number of its operation and its size, so all ranks agree; areas are reused in the same order as without.
@@ -14,19 +14,19 @@ const PAGE: usize = 4096;
 /// The most memory for the deposits of all ranks that is worth it.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The part of each deposit of an area that operations go around: the same on all ranks.
+/// What operations go around with their deposits: the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
+    /// The part of each deposit of an area.
     bytes: usize,
+    /// True if small deposits lie in memory of slots.
+    pub in_slots: bool,
 }
 
 impl Rotation {
-    /// Deposits stay where they are.
-    pub const NONE: Rotation = Rotation { bytes: 0 };
-
-    /// Deposits go around this many bytes.
-    pub const fn of(bytes: usize) -> Rotation {
-        Rotation { bytes }
+    /// Large deposits go around this many bytes of their area, small ones around the slots if they lie there.
+    pub const fn of(bytes: usize, in_slots: bool) -> Rotation {
+        Rotation { bytes, in_slots }
     }
 
     /// The bytes that `ranks` ranks with `areas` areas go around, whose deposits have at most `deposit` bytes: all or none. Decided by one
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn deposits_lie_apart_inside_the_room() {
-        let rotation = Rotation::of(1 << 20);
+        let rotation = Rotation::of(1 << 20, true);
         for bytes in [LEAST_BYTES, 64 << 10, 100_000, 128 << 10] {
             let bases: Vec<usize> = (0..100).map(|turn| rotation.base(turn, bytes)).collect();
             let places = 1 + bases[1..].iter().position(|base| *base == bases[0]).expect("a place comes back");
@@ -83,9 +83,11 @@ mod tests {
 
     #[test]
     fn small_and_too_large_deposits_stay() {
-        for (rotation, bytes) in
-            [(Rotation::of(1 << 20), 32 << 10), (Rotation::of(1 << 20), (128 << 10) + 1), (Rotation::NONE, 64 << 10)]
-        {
+        for (rotation, bytes) in [
+            (Rotation::of(1 << 20, true), 32 << 10),
+            (Rotation::of(1 << 20, true), (128 << 10) + 1),
+            (Rotation::of(0, true), 64 << 10),
+        ] {
             assert!((0..100).all(|turn| rotation.base(turn, bytes) == 0), "{rotation:?}, {bytes} bytes");
             assert_eq!(rotation.room(bytes), bytes);
         }

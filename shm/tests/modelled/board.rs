@@ -6,7 +6,7 @@
 
 use earlybird_shm::Error;
 use earlybird_shm::model::{spins, words};
-use earlybird_shm::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOTS, Watch};
+use earlybird_shm::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOT_BYTES, SLOTS, Watch};
 use earlybird_shm::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
 use earlybird_shm::protocol::payload;
 use earlybird_shm::protocol::rotation::Rotation;
@@ -113,7 +113,7 @@ impl Group {
             folded: lines(AREAS),
             chunks: lines((AREAS + SLOTS) * PIECES),
             inline: cells(SLOTS * ranks),
-            deposits: cells(AREAS * ranks * PIECES),
+            deposits: cells((AREAS + SLOT_BYTES.len() * SLOTS) * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
             registered: cells(SLOTS * ranks * PIECES),
             results: cells(ranks * PIECES),
@@ -193,7 +193,13 @@ impl Heap {
         let s = &*self.shared;
         match at {
             Place::Inline { slot, rank, .. } => &s.inline[slot * s.ranks + rank],
-            Place::Deposit { area, rank, piece, .. } => &s.deposits[(area * s.ranks + rank) * PIECES + piece],
+            Place::Deposit { area, rank, piece, offset, .. } => {
+                let area = match area.checked_sub(AREAS) {
+                    None => area,
+                    Some(size) => AREAS + size * SLOTS + offset / SLOT_BYTES[size],
+                };
+                &s.deposits[(area * s.ranks + rank) * PIECES + piece]
+            }
             Place::Registered { rank, result: true, piece, .. } if self.apart.get() => {
                 &s.results[rank * PIECES + piece]
             }
@@ -292,7 +298,7 @@ impl Board for Heap {
         self.cell(at).with_mut(|p| f(p.cast()))
     }
     fn rotation(&self) -> Rotation {
-        Rotation::NONE
+        Rotation::of(0, true)
     }
     fn reserve(&self, _area: usize, need: Need) -> Result<(), Error> {
         assert!(need.accumulator.max(need.deposit) <= PIECES * 64, "a model has {PIECES} pieces of 64 bytes: {need:?}");

@@ -10,7 +10,7 @@
 
 use super::{exchange, single_copy};
 use crate::config::Algorithm;
-use crate::protocol::board::{Board, Need};
+use crate::protocol::board::Board;
 use crate::protocol::geometry::Who;
 use crate::protocol::lengths::{Announced, Lengths};
 use crate::protocol::operation::{Operation, Report, Stop};
@@ -119,7 +119,7 @@ fn source<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, rank: usize) -> R
     let source = exchange::source(op, w, rank);
     if source.is_some() && !w.inline {
         let deposit = w.deposit_most() * op.call.element_bytes;
-        op.reserve(Need { accumulator: 0, deposit, whose: Who::Only(rank) })?;
+        op.reserve_deposits(deposit, Who::Only(rank))?;
     }
     Ok(source)
 }

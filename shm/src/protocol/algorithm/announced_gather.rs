@@ -12,7 +12,7 @@
 //! ```
 
 use super::{announced, exchange};
-use crate::protocol::board::{Board, Place};
+use crate::protocol::board::{Board, DepositsAt, Place};
 use crate::protocol::geometry::Who;
 use crate::protocol::lengths::Announced;
 use crate::protocol::operation::{Operation, Stop};
@@ -119,9 +119,7 @@ pub(in crate::protocol) fn collect<B: Board>(
 /// The two halves of a deposit in which the parts after the first, which fills it, take turns.
 struct Halves {
     rank: usize,
-    area: usize,
-    /// Bytes before the first half.
-    base: usize,
+    at: DepositsAt,
     /// Elements of a half.
     elements: usize,
     element_bytes: usize,
@@ -133,15 +131,15 @@ impl Halves {
     /// Those of the deposit of `rank`, of which `first` is the first part.
     fn of<B: Board>(op: &Operation<'_, B>, first: &Window<'_>, rank: usize) -> Halves {
         let (element_bytes, elements) = (op.call.element_bytes, (first.stride() / 2).max(1));
-        let base = op.base(first.stride() * element_bytes);
+        let at = op.deposits_at(first.stride() * element_bytes);
         let before = Pieces::cut(first.stride(), element_bytes, PIECE_BYTES, word::MAX_PIECES).number;
-        Halves { rank, area: op.area, base, elements, element_bytes, before }
+        Halves { rank, at, elements, element_bytes, before }
     }
 
     fn place(&self, part: &Window<'_>, turn: usize) -> Place {
-        let half = turn % 2;
+        let (half, DepositsAt { area, base }) = (turn % 2, self.at);
         let (offset, bytes) = (half * self.elements * self.element_bytes, part.stride() * self.element_bytes);
-        Place::Deposit { area: self.area, rank: self.rank, piece: half, offset: self.base + offset, bytes }
+        Place::Deposit { area, rank: self.rank, piece: half, offset: base + offset, bytes }
     }
 }
 

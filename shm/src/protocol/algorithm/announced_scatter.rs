@@ -5,7 +5,8 @@
 //! all after this operation, and a scatter of such blocks follows ([`Announced::Listed`]). No rank waits for any but the root.
 
 use super::flat;
-use crate::protocol::board::{AREAS, Board, Place};
+use crate::protocol::board::{Board, DepositsAt, Place};
+use crate::protocol::geometry::Who;
 use crate::protocol::lengths::Announced;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::operation::{Operation, Stop};
@@ -41,8 +42,8 @@ fn give<B: Board>(op: &mut Operation<'_, B>, scatter: &PreparedScatter<'_>) -> R
         op.board.step(Step::Entered);
     } else {
         op.enter();
-        op.until_all_left(AREAS)?;
-        op.reserve(scatter.need(bytes))?;
+        op.until_all_left(op.deposits_at(bytes).turns())?;
+        op.reserve_deposits(bytes, Who::Only(rank))?;
         op.board.write(place(op, rank, bytes), |to| scatter.write(to));
         line.deposited.store(word::deposited(op.epoch, op.hash, 1), SyncPoint::DepositRelease.order());
         op.board.step(Step::Deposited);
@@ -66,7 +67,7 @@ pub(in crate::protocol) fn collect<B: Board>(
             board.read(Place::Inline { slot, rank, bytes }, |bundle| scatter.read(bundle, bytes, &mut list))
         }
         Some(bytes) => {
-            op.reserve(scatter.need(bytes))?;
+            op.reserve_deposits(bytes, Who::Only(rank))?;
             op.until_deposited(rank, 1)?;
             board.read(place(op, rank, bytes), |bundle| scatter.read(bundle, bytes, &mut list))
         }
@@ -77,5 +78,6 @@ pub(in crate::protocol) fn collect<B: Board>(
 
 /// The place of a bundle of so many bytes that does not lie beside the mark.
 fn place<B: Board>(op: &Operation<'_, B>, rank: usize, bytes: usize) -> Place {
-    Place::Deposit { area: op.area, rank, piece: 0, offset: op.base(bytes), bytes }
+    let DepositsAt { area, base } = op.deposits_at(bytes);
+    Place::Deposit { area, rank, piece: 0, offset: base, bytes }
 }

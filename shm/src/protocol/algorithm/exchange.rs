@@ -8,7 +8,7 @@
 //!
 //! [`enter_and_deposit`] and collecting are apart: nothing is waited for in between.
 
-use crate::protocol::board::{AREAS, Board, Need, Place};
+use crate::protocol::board::{Board, DepositsAt, Place};
 use crate::protocol::deposit::deposited;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
@@ -38,14 +38,19 @@ fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
     w.exchange.traits.folds && op.call.prepared.fold_few.is_none()
 }
 
+/// Where deposits lie that do not lie beside the marks.
+pub(in crate::protocol) fn deposits_at<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> DepositsAt {
+    op.deposits_at(w.deposit_most() * op.call.element_bytes)
+}
+
 /// The pieces of the deposit of `rank`. Beside the mark it is one piece.
 fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
     let (count, element_bytes) = (w.deposit(rank), op.call.element_bytes);
     match w.inline {
         true => Pieces::one(count, element_bytes),
         false => {
-            let base = op.base(w.deposit_most() * element_bytes);
-            Pieces::cut(count, element_bytes, PIECE_BYTES, word::MAX_PIECES).after(base)
+            let at = deposits_at(op, w);
+            Pieces::cut(count, element_bytes, PIECE_BYTES, word::MAX_PIECES).deposited(at)
         }
     }
 }
@@ -53,7 +58,7 @@ fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Piece
 fn place<B: Board>(op: &Operation<'_, B>, inline: bool, pieces: &Pieces, rank: usize, piece: usize) -> Place {
     match inline {
         true => Place::Inline { slot: op.slot, rank, bytes: pieces.bytes(0) },
-        false => pieces.deposit(op.area, rank, piece),
+        false => pieces.deposit(rank, piece),
     }
 }
 
@@ -78,13 +83,9 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     line.entered.store(mark, SyncPoint::CallRelease.order());
     board.step(Step::Entered);
     if sends {
-        op.until_all_left(AREAS)?;
+        op.until_all_left(pieces.at.turns())?;
     }
-    op.reserve(Need {
-        accumulator: 0,
-        deposit: w.deposit_most() * op.call.element_bytes,
-        whose: w.exchange.deposits_used_by(me),
-    })?;
+    op.reserve_deposits(w.deposit_most() * op.call.element_bytes, w.exchange.deposits_used_by(me))?;
     if sends {
         let stores = op.scratch.stores.begin(w.deposit(me) * op.call.element_bytes);
         let mut written = 0;

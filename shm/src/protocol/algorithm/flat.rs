@@ -117,7 +117,7 @@ fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<
 
 /// Runs an operation whose payload travels through deposits in the arena, piece by piece.
 fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
+    let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
     let hash = op.hash;
     let pieces = op.pieces(PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
@@ -125,7 +125,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     board.step(Step::Entered);
     op.until_all_left(crate::protocol::board::AREAS)?;
     op.reserve(Need::of_all(0, call.bytes()))?;
-    let place = |rank, i| pieces.deposit(area, rank, i);
+    let place = |rank, i| pieces.deposit(rank, i);
     let stores = op.scratch.stores.begin(call.bytes());
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i, stores));

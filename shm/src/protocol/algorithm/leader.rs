@@ -46,9 +46,9 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
 impl<B: Board> Operation<'_, B> {
     /// Deposits this rank's contribution for the folders.
     pub(super) fn deposit(&mut self, pieces: &Pieces) {
-        let (board, call, area, me) = (self.board, self.call, self.area, self.me);
+        let (board, call, me) = (self.board, self.call, self.me);
         for i in 0..pieces.number {
-            board.write(pieces.deposit(area, me, i), |deposit| call.give(deposit, pieces, i, Stores::Ordinary));
+            board.write(pieces.deposit(me, i), |deposit| call.give(deposit, pieces, i, Stores::Ordinary));
         }
         let mark = word::deposited(self.epoch, self.hash, WHOLE);
         board.line(self.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());
@@ -148,7 +148,7 @@ impl<B: Board> Operation<'_, B> {
                             call.add_mine(sum, pieces, i)
                         }
                     } else {
-                        board.read(pieces.deposit(area, rank, i), |deposit| {
+                        board.read(pieces.deposit(rank, i), |deposit| {
                             if starts { call.start(sum, deposit, pieces, i) } else { call.add(sum, deposit, pieces, i) }
                         });
                     }

@@ -14,7 +14,7 @@
 //! memory of another kind, is handed its blocks through the deposit ([`hand_over`]).
 
 use crate::protocol::algorithm::exchange;
-use crate::protocol::board::{AREAS, Board, Exposed, Need, Place};
+use crate::protocol::board::{Board, Exposed, Place};
 use crate::protocol::fault;
 use crate::protocol::geometry::Who;
 use crate::protocol::operation::{Operation, Stop};
@@ -227,9 +227,9 @@ fn hand_over<B: Board>(
 ) -> Result<(), Stop> {
     let (me, element_bytes) = (op.me, op.call.element_bytes);
     if me == root {
-        op.until_all_left(AREAS)?;
+        op.until_all_left(op.deposits_at(HANDOVER_BYTES).turns())?;
     }
-    op.reserve(Need { accumulator: 0, deposit: HANDOVER_BYTES, whose: Who::Only(root) })?;
+    op.reserve_deposits(HANDOVER_BYTES, Who::Only(root))?;
     for (step, mut part) in w.exchange.windows(element_bytes, HANDOVER_BYTES).enumerate() {
         part.inline = false;
         // Numbers of steps that follow one another differ, and differ from the other values of the mark.

@@ -57,7 +57,7 @@ pub(super) fn deposit<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) {
     let (board, call, me) = (op.board, op.call, op.me);
     let stores = op.scratch.stores.begin(call.bytes());
     for i in 0..pieces.number {
-        board.write(pieces.deposit(op.area, me, i), |deposit| call.give(deposit, pieces, i, stores));
+        board.write(pieces.deposit(me, i), |deposit| call.give(deposit, pieces, i, stores));
         let mark = word::deposited(op.epoch, op.hash, i + 1);
         board.line(op.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());
     }
@@ -267,13 +267,13 @@ fn fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize, contribution
     board.write(pieces.accumulator(area, i), |sum| {
         let mut next = contributions.start;
         if next == 0 {
-            board.read(pieces.deposit(area, 0, i), |first| {
-                board.read(pieces.deposit(area, 1, i), |second| call.add_two(sum, first, second, pieces, i));
+            board.read(pieces.deposit(0, i), |first| {
+                board.read(pieces.deposit(1, i), |second| call.add_two(sum, first, second, pieces, i));
             });
             next = 2;
         }
         for rank in next..contributions.end {
-            board.read(pieces.deposit(area, rank, i), |theirs| match takes && rank + 1 == op.ranks {
+            board.read(pieces.deposit(rank, i), |theirs| match takes && rank + 1 == op.ranks {
                 true => call.add_and_take(sum, theirs, pieces, i),
                 false => call.add(sum, theirs, pieces, i),
             });
@@ -287,8 +287,8 @@ fn fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize, contribution
 /// Folds chunk `i`, which this rank has claimed, into the one result of all ranks; this operation's part begins at byte `skip` of
 /// the result.
 fn fold_into_shared<B: Board>(op: &mut Operation<'_, B>, skip: usize, pieces: &Pieces, i: usize) {
-    let (board, call, area, ranks) = (op.board, op.call, op.area, op.ranks);
-    let deposit = |rank| pieces.deposit(area, rank, i);
+    let (board, call, ranks) = (op.board, op.call, op.ranks);
+    let deposit = |rank| pieces.deposit(rank, i);
     let result =
         Place::Registered { rank: 0, result: true, piece: i, offset: skip + pieces.offset(i), bytes: pieces.bytes(i) };
     if call.is_its_own_accumulator() {

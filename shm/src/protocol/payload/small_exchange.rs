@@ -10,7 +10,7 @@ use super::small_blocks::{BlockSizes, EqualSizes, SmallBlocks, UnequalSizes};
 use super::small_payload::copy_deposit;
 use crate::kernels;
 use crate::op::{DType, Datatype};
-use crate::protocol::board::{Need, Place};
+use crate::protocol::board::{DepositsAt, Need, Place};
 use crate::protocol::call::{Call, Prepared};
 use crate::protocol::geometry::position;
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
@@ -182,9 +182,9 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         start / PIECE_BYTES..(start + self.sizes.of(self.block_from(rank))).div_ceil(PIECE_BYTES)
     }
 
-    /// The place of a piece of the deposit of `rank` in `area`, where deposits begin at `base`.
+    /// The place of a piece of the deposit of `rank`.
     #[inline(always)]
-    pub(in crate::protocol) fn place(&self, (area, base): (usize, usize), rank: usize, piece: usize) -> Place {
+    pub(in crate::protocol) fn place(&self, DepositsAt { area, base }: DepositsAt, rank: usize, piece: usize) -> Place {
         let offset = piece * PIECE_BYTES;
         let bytes = (self.deposit_bytes(rank) - offset).min(PIECE_BYTES);
         Place::Deposit { area, rank, piece, offset: base + offset, bytes }
