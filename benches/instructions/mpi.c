@@ -52,6 +52,20 @@ __attribute__((noinline)) static int varied_reduce(void) {
 __attribute__((noinline)) static int varied_allreduce(void) {
     return MPI_Allreduce(from, into, length, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
+static MPI_Datatype column; /* four doubles of eight */
+__attribute__((noinline)) static int vector_broadcast(void) { return MPI_Bcast(from, 1, column, 0, MPI_COMM_WORLD); }
+static MPI_Op largest;
+static void keep_largest(void *in, void *inout, int *count, MPI_Datatype *type) {
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        if (((double *)in)[i] > ((double *)inout)[i]) ((double *)inout)[i] = ((double *)in)[i];
+}
+__attribute__((noinline)) static int user_reduce(void) {
+    return MPI_Reduce(x, all, 1, MPI_DOUBLE, largest, 0, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int user_allreduce(void) {
+    return MPI_Allreduce(x, all, 1, MPI_DOUBLE, largest, MPI_COMM_WORLD);
+}
 __attribute__((noinline)) static int barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
 #define STARTED(name, ...)                                 \
     __attribute__((noinline)) static int name(void) {      \
@@ -70,7 +84,8 @@ static const struct { const char *name; int (*call)(void); } all_calls[] = {
     { "iallreduce", iallreduce }, { "ibroadcast", ibroadcast }, { "ialltoall", ialltoall }, { "ialltoallv", ialltoallv },
     { "gatherv", gatherv }, { "allgatherv", allgatherv },
     { "scatterv", scatterv }, { "alltoallv", alltoallv }, { "varied-broadcast", varied_broadcast },
-    { "varied-reduce", varied_reduce }, { "varied-allreduce", varied_allreduce },
+    { "varied-reduce", varied_reduce }, { "varied-allreduce", varied_allreduce }, { "user-reduce", user_reduce },
+    { "user-allreduce", user_allreduce }, { "vector-broadcast", vector_broadcast },
 };
 
 __attribute__((noinline, noclone)) int measured_call(int (*call)(void)) { 
@@ -88,6 +103,9 @@ int main(int argc, char **argv) {
     for (size_t i = 0; argc == 3 && i < sizeof all_calls / sizeof *all_calls; i++)
         if (!strcmp(argv[2], all_calls[i].name)) call = all_calls[i].call;
     if (call == NULL) fprintf(stderr, "mpi CALLS NAME: no such name\n"), failed = 1;
+    MPI_Type_vector(4, 1, 2, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    MPI_Op_create(keep_largest, 1, &largest);
     MPI_Barrier(MPI_COMM_WORLD); /* sets up the communicator, which a non-blocking call does not */
     for (int i = 0; i < calls && !failed; i++) {
         x[0] = 1;
@@ -95,6 +113,8 @@ int main(int argc, char **argv) {
         failed = measured_call(call);
         if (!failed && call == allreduce && x[0] != ranks) fprintf(stderr, "%g instead of %d\n", x[0], ranks), failed = 1;
     }
+    MPI_Op_free(&largest);
+    MPI_Type_free(&column);
     MPI_Finalize();
     return failed != 0;
 }
