@@ -60,6 +60,24 @@ impl ReductionBuffers {
     pub fn contribution(&self) -> *const c_void {
         if self.is_in_place() { self.recv } else { self.send }
     }
+
+    /// What is sent, unless it lies in what is received, and what is received, where they lie: if both can be used there. Elements have
+    /// `size` bytes and follow one another.
+    ///
+    /// # Safety
+    /// The buffers hold their elements, or have room for them, as MPI demands.
+    #[inline(always)]
+    pub unsafe fn borrow<'a>(&self, size: usize) -> Option<(Option<&'a [u8]>, &'a mut [u8])> {
+        let ReductionBuffers { send, sent, recv, received } = *self;
+        let (in_place, send_bytes, recv_bytes) = (self.is_in_place(), sent * size, received * size);
+        let is_borrowable = can_borrow(recv, recv_bytes)
+            && match in_place {
+                true => sent == received,
+                false => can_borrow(send, send_bytes) && are_disjoint(send, send_bytes, recv, recv_bytes),
+            };
+        // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
+        is_borrowable.then(|| unsafe { ((!in_place).then(|| read(send, send_bytes)), write(recv, recv_bytes)) })
+    }
 }
 
 /// Borrows elements to read.

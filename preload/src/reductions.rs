@@ -6,9 +6,7 @@
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
 use crate::block::per_rank;
-use crate::buffers::{
-    IntArray, ReductionBuffers, are_disjoint, can_borrow, check_address, copy_in, copy_out, element_count, read, write,
-};
+use crate::buffers::{IntArray, ReductionBuffers, are_disjoint, check_address, copy_in, copy_out, element_count};
 use crate::call::{MpiCall, NewRequest, check_not_in_place};
 use crate::description::StartDescription;
 use crate::failure::{CallFailure, CallResult};
@@ -196,21 +194,13 @@ impl Reduction<'_> {
     /// The buffers hold their elements, or have room for them, as MPI demands.
     #[inline(always)]
     unsafe fn run(self, buffers: ReductionBuffers) -> CallResult {
-        let ReductionBuffers { send, sent, recv, received } = buffers;
-        let (in_place, send_bytes, recv_bytes) =
-            (buffers.is_in_place(), sent * self.dtype.size(), received * self.dtype.size());
-        let is_borrowable = self.layout == ElementLayout::Same
-            && can_borrow(recv, recv_bytes)
-            && match in_place {
-                true => sent == received,
-                false => can_borrow(send, send_bytes) && are_disjoint(send, send_bytes, recv, recv_bytes),
-            };
-        if !is_borrowable {
-            // SAFETY: by the caller's contract.
-            return unsafe { self.run_on_copies(buffers) };
+        // SAFETY: by the caller's contract.
+        unsafe {
+            match buffers.borrow(self.dtype.size()).filter(|_| self.layout == ElementLayout::Same) {
+                Some((send, recv)) => self.run_on(send, recv),
+                None => self.run_on_copies(buffers),
+            }
         }
-        // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
-        unsafe { self.run_on((!in_place).then(|| read(send, send_bytes)), write(recv, recv_bytes)) }
     }
 
     /// Runs the call on bytes of earlybird's layout.

@@ -16,7 +16,7 @@ use crate::new_call::NewCall;
 use crate::prepared::RequestBuffers;
 use crate::row::Row;
 use crate::scratch::Scratch;
-use earlybird::{BytesOp, Collective, CollectiveArgs, Counts, SharedReduceOp};
+use earlybird::{BytesOp, CallBuffers, Collective, CollectiveArgs, Counts, SharedReduceOp};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl MpiFoldedReduction {
         self.block.bytes()
     }
 
-    /// Runs the reduction on copies of the elements, packed, and copies the result to the receive buffer.
+    /// Runs the reduction on the caller's elements where they follow one another and the buffers are apart, else on copies, packed.
     ///
     /// # Safety
     /// The buffers hold their elements, or have room for them, as MPI demands.
@@ -69,6 +69,12 @@ impl MpiFoldedReduction {
     ) -> CallResult {
         let comm = &self.intercepted.comm;
         let op = self.fold_op(())?;
+        // SAFETY: by the caller's contract.
+        if let Some((send, recv)) = unsafe { buffers.borrow(self.block.element_bytes) }.filter(|_| self.block.is_dense)
+        {
+            let buffers = CallBuffers::of_bytes(send, recv, op.datatype());
+            return Ok(comm.run(CollectiveArgs::describe(collective, root, counts, buffers, &op))?);
+        }
         let [sent, received] = [buffers.sent, buffers.received].map(|count| self.block.with_count(count));
         let mut values = Scratch::new(sent.bytes());
         // SAFETY: by the caller's contract; the memory is as long as the signature.

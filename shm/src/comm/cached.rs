@@ -1,7 +1,7 @@
 //! The fast path of a handle: a small call with the arguments of an earlier one reuses its prepared state, and goes from the
 //! handle to the lines with one comparison.
 
-use super::call_cache::{CachedCall, CachedPayload, CallKey};
+use super::call_cache::{ByUser, CachedCall, CachedPayload, CallKey};
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::mapped::Mapped;
@@ -22,6 +22,7 @@ impl NodeComm {
             CachedPayload::Gather(gather) => self.run_cached(key, gather),
             CachedPayload::Scatter(scatter) => self.run_cached(key, scatter),
             CachedPayload::Pairs(pairs) => self.run_cached(key, pairs),
+            CachedPayload::User(call) => self.run_cached(key, call),
         }
     }
 
@@ -70,6 +71,7 @@ impl CachedPayload<'_> {
             CachedPayload::Gather(gather) => gather.run(cached, member),
             CachedPayload::Scatter(scatter) => scatter.run(cached, member),
             CachedPayload::Pairs(pairs) => pairs.run(cached, member),
+            CachedPayload::User(call) => call.run(cached, member),
         }
     }
 }
@@ -114,6 +116,16 @@ impl FastPath for (SmallExchange<'_>, &[usize]) {
     #[inline(always)]
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
         member.run_fast_exchange(self.0.with_unequal(&cached.prepared, cached.blocks.as_ref()?)?)
+    }
+}
+
+impl FastPath for ByUser<'_> {
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        let prepared = cached.prepared.by_user(self.operator);
+        if prepared.exchanges() {
+            return member.run_small(self.exchange.with(&prepared, cached.blocks.as_ref()?)?);
+        }
+        Some(member.run_general(&self.buffers.call(0..self.buffers.count(), &prepared)))
     }
 }
 

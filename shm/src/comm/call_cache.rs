@@ -4,16 +4,19 @@ use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::KnownLengths;
-use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallGather, SmallPairs, SmallPayload, SmallScatter};
+use crate::protocol::payload::{
+    Buffers, SmallBlocks, SmallExchange, SmallGather, SmallPairs, SmallPayload, SmallScatter,
+};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
+use crate::user_op::ReduceFn;
 
 /// The packed arguments of a small call with an operator of the library. Calls with equal keys have equal prepared state, and, where each
 /// rank's block has a length of its own, equal counts as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16 | owners announce 1 | counts
-    /// for each rank 1 | for each pair 1`.
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | bytes of an element of a user's operator 7 | algorithm 8 | within 16
+    /// | owners announce 1 | counts for each rank 1 | for each pair 1`.
     kind: u64,
     /// Elements of an allreduce; of an exchange `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
     count: usize,
@@ -29,8 +32,19 @@ const MOST_BYTES: usize = (1 << 24) - 1;
 /// The largest root of a call with a key.
 const LAST_ROOT: usize = (1 << 15) - 2;
 
+/// The largest elements of users' operators of a call with a key.
+const MOST_ELEMENT_BYTES: usize = (1 << 7) - 1;
+
+/// A small reduction by a user's operator.
+#[derive(Clone, Copy)]
+pub(super) struct ByUser<'a> {
+    pub(super) buffers: &'a Buffers<'a>,
+    pub(super) exchange: SmallExchange<'a>,
+    pub(super) operator: &'a dyn ReduceFn,
+}
+
 /// The payload of a call that has a key.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) enum CachedPayload<'a> {
     Flat(SmallPayload<'a>),
     Exchange(SmallExchange<'a>),
@@ -42,6 +56,7 @@ pub(super) enum CachedPayload<'a> {
     Scatter(SmallScatter<'a>),
     /// An alltoall of which each rank knows its own blocks, and announces them.
     Pairs(SmallPairs<'a>),
+    User(ByUser<'a>),
 }
 
 impl CachedPayload<'_> {
@@ -52,6 +67,7 @@ impl CachedPayload<'_> {
             CachedPayload::Exchange(exchange) | CachedPayload::Unequal(exchange, _) => {
                 exchange.bytes().into_iter().max().unwrap_or(0)
             }
+            CachedPayload::User(call) => call.exchange.bytes().into_iter().max().unwrap_or(0),
             // One operation at any length, and two that find out what is left.
             CachedPayload::Gather(_) | CachedPayload::Scatter(_) | CachedPayload::Pairs(_) => 0,
         }
@@ -66,7 +82,8 @@ impl CachedPayload<'_> {
             | CachedPayload::Exchange(_)
             | CachedPayload::Gather(_)
             | CachedPayload::Scatter(_)
-            | CachedPayload::Pairs(_) => &[],
+            | CachedPayload::Pairs(_)
+            | CachedPayload::User(_) => &[],
         }
     }
 }
@@ -74,10 +91,13 @@ impl CachedPayload<'_> {
 impl CallKey {
     /// The key of a call and its payload, if it is small and of a kind that has one.
     #[inline(always)]
-    pub(super) fn of<'a>(args: &CollectiveArgs<'a>) -> Option<(CallKey, CachedPayload<'a>)> {
+    pub(super) fn of<'a>(args: &'a CollectiveArgs<'_>) -> Option<(CallKey, CachedPayload<'a>)> {
+        let op = match args.op {
+            ReduceOp::Builtin(op) => op,
+            ReduceOp::User(operator) => return CallKey::by_user(args, operator),
+        };
         let CollectiveArgs {
             collective,
-            op: ReduceOp::Builtin(op),
             counts: counts @ (Counts::Uniform | Counts::PerRank([_, ..]) | Counts::PerOwner(_) | Counts::PerPair { .. }),
             ref buffers,
             placement: Placement::Private,
@@ -102,12 +122,6 @@ impl CallKey {
                 if send.max(recv) > MOST_BYTES {
                     return None;
                 }
-                // A root that cannot be is refused in the general way.
-                let root = match args.root {
-                    None => 0,
-                    Some(root) if root <= LAST_ROOT => root + 1,
-                    Some(_) => return None,
-                };
                 // Lengths that no rank or one alone knows tell no calls apart that begin alike: what is prepared does not depend on them.
                 let by_length = match counts {
                     Counts::PerPair { .. } => false,
@@ -115,7 +129,7 @@ impl CallKey {
                     _ => true,
                 };
                 let [send, recv] = if by_length { [send, recv] } else { [0; 2] };
-                let count = send | recv << 24 | root << 48 | usize::from(in_place) << 63;
+                let count = lengths_of([send, recv], args.root, in_place)?;
                 let payload = match counts {
                     Counts::PerOwner(counts) if traits.in_parts => {
                         CachedPayload::Scatter(buffers.small_scatter(counts)?)
@@ -141,6 +155,56 @@ impl CallKey {
             | u64::from(matches!(counts, Counts::PerPair { .. })) << 58;
         Some((CallKey { kind, count }, payload))
     }
+
+    /// The same of a reduction by a user's operator, of blocks of one length.
+    #[inline(never)]
+    fn by_user<'a>(args: &'a CollectiveArgs<'_>, operator: &'a dyn ReduceFn) -> Option<(CallKey, CachedPayload<'a>)> {
+        let CollectiveArgs {
+            collective,
+            counts: Counts::Uniform,
+            ref buffers,
+            placement: Placement::Private,
+            options,
+            root,
+            ..
+        } = *args
+        else {
+            return None;
+        };
+        let (traits, in_place, element_bytes) = (collective.traits(), buffers.are_in_place(), operator.element_bytes());
+        let exchange = buffers.small_exchange_by_user()?;
+        let [send, recv] = exchange.bytes();
+        let lengths = if in_place { [send.max(recv); 2] } else { [send, recv] };
+        let is_small = element_bytes <= MOST_ELEMENT_BYTES && lengths.into_iter().all(|bytes| bytes <= MOST_BYTES);
+        // What does not fit is refused in the general way.
+        if !is_small
+            || !traits.folds
+            || element_bytes != buffers.datatype().size()
+            || traits.reaches_all() && send != recv
+        {
+            return None;
+        }
+        let kind = collective as u64
+            | u64::from(buffers.datatype().code()) << 8
+            | u64::from(operator.identity().code()) << 16
+            | (options.order as u64) << 24
+            | (element_bytes as u64) << 25
+            | (options.algorithm as u64) << 32
+            | u64::from(options.within) << 40;
+        let count = lengths_of(lengths, root, in_place)?;
+        Some((CallKey { kind, count }, CachedPayload::User(ByUser { buffers, exchange, operator })))
+    }
+}
+
+/// See [`CallKey::count`]; `None` for a root that cannot be, which is refused in the general way.
+#[inline(always)]
+fn lengths_of([send, recv]: [usize; 2], root: Option<usize>, in_place: bool) -> Option<usize> {
+    let root = match root {
+        None => 0,
+        Some(root) if root <= LAST_ROOT => root + 1,
+        Some(_) => return None,
+    };
+    Some(send | recv << 24 | root << 48 | usize::from(in_place) << 63)
 }
 
 /// The prepared state of an earlier call.
@@ -176,6 +240,7 @@ impl CachedCall {
             CachedPayload::Exchange(exchange) => blocks_of(exchange, KnownLengths::Equal),
             CachedPayload::Unequal(exchange, counts) => blocks_of(exchange, KnownLengths::Each(counts)),
             CachedPayload::Gather(gather) => blocks_of(gather.exchange, KnownLengths::Own),
+            CachedPayload::User(call) => blocks_of(call.exchange, KnownLengths::Equal),
             CachedPayload::Flat(_) | CachedPayload::Scatter(_) | CachedPayload::Pairs(_) => None,
         });
         let counts = small.map_or_else(Box::default, |(_, payload)| payload.counts().into());

@@ -18,7 +18,6 @@ use crate::protocol::signature::Signature;
 use crate::protocol::window::{Window, announced_stride};
 use crate::protocol::{Member, Report, Stop};
 use crate::reduce_op::ReduceOp;
-use crate::user_op::ReduceFn;
 
 /// Facts that a choice depends on besides the call, equal on all ranks.
 struct Facts {
@@ -117,27 +116,30 @@ impl NodeComm {
         let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
         let small = CallKey::of(args).filter(|(_, payload)| fits(payload));
         let call = small.as_ref().map(|(key, payload)| (*key, payload.counts()));
-        let by_user;
-        let (prepared, cached) = match (args.op, call.and_then(|(key, counts)| calls.find(key, counts))) {
-            (ReduceOp::Builtin(_), Some(cached)) => (&cached.prepared, Some(cached)),
-            // The prepared state is not kept, since the operator is only borrowed.
-            (ReduceOp::User(operator), _) => {
-                by_user = self.prepare_user(&checked, operator)?;
-                (&by_user, None)
-            }
-            (ReduceOp::Builtin(op), None) => {
+        let cached = match call.and_then(|(key, counts)| calls.find(key, counts)) {
+            Some(cached) => cached,
+            None => {
                 let signature = checked.signature();
-                let place = calls.place(call, signature);
-                let cached = match place {
-                    Some(cached) => cached,
-                    None => {
+                match calls.place(call, signature) {
+                    Some(cached) => &*cached,
+                    place @ None => {
                         let facts = Facts { oversubscribed: member.patience.oversubscribed, peer_reads: *peer_reads };
-                        let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
+                        let prepared = match args.op {
+                            ReduceOp::Builtin(op) => self.prepare_builtin(&checked, signature, op, facts)?,
+                            ReduceOp::User(operator) => self.prepare_user(&checked, signature, operator.identity())?,
+                        };
                         let (me, window_bytes) = (self.rank, self.windows.deposit);
                         place.insert(CachedCall::new(signature, prepared, small, (me, window_bytes)))
                     }
-                };
-                (&cached.prepared, Some(&*cached))
+                }
+            }
+        };
+        let by_user;
+        let prepared = match args.op {
+            ReduceOp::Builtin(_) => &cached.prepared,
+            ReduceOp::User(operator) => {
+                by_user = cached.prepared.by_user(operator);
+                &by_user
             }
         };
         if self.size == 1 {
@@ -150,7 +152,7 @@ impl NodeComm {
             *last = Some(Report::ticketless(0, Algorithm::Flat));
             return Ok(());
         }
-        let fast = || small.zip(cached).and_then(|((_, payload), cached)| payload.run(cached, member));
+        let fast = || small.and_then(|(_, payload)| payload.run(cached, member));
         let done = match begun.map(Ok).or_else(fast) {
             Some(Ok(first @ Report { announced: Some(Announced::Pairs(_)), .. })) => {
                 self.run_pairs(member, &mut checked, prepared, Some(first), peer_reads)
@@ -235,20 +237,25 @@ impl NodeComm {
         })
     }
 
-    /// The same for a user's operator.
+    /// The same for a user's operator, which is only borrowed, and added to what is prepared in each call.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for elements that no deposit can hold.
     #[cold]
-    fn prepare_user<'a>(&self, checked: &CheckedArgs<'_>, operator: &'a dyn ReduceFn) -> Result<Prepared<'a>, Error> {
+    fn prepare_user(
+        &self,
+        checked: &CheckedArgs<'_>,
+        signature: Signature,
+        operator: OpIdentity,
+    ) -> Result<Prepared<'static>, Error> {
         let CollectiveArgs { collective, ref buffers, options, .. } = *checked.args();
         self.must_fit(collective, buffers.datatype())?;
         // The order of reducing may show in a user's type.
-        let ordered = matches!(operator.identity(), OpIdentity::User { ordered: true, .. });
+        let ordered = matches!(operator, OpIdentity::User { ordered: true, .. });
         let in_rank_order = ordered || options.order == FoldOrder::Rank;
         let algorithm = self.select(checked, in_rank_order);
-        let signature = checked.signature().in_lane(algorithm == Algorithm::Flat);
-        Ok(Prepared::of_user(signature, buffers.datatype(), Some(operator), self.size, in_rank_order, algorithm))
+        let lane = signature.in_lane(algorithm == Algorithm::Flat);
+        Ok(Prepared::of_user(lane, buffers.datatype(), self.size, in_rank_order, algorithm))
     }
 
     /// Refuses elements of a user's type of which no deposit holds what it must.

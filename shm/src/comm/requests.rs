@@ -81,7 +81,7 @@ impl NodeComm {
         let prepared = match (op, datatype) {
             (ReduceOp::User(_), _) => {
                 self.must_fit(collective, datatype)?;
-                Prepared::of_user(signature, datatype, None, self.size, true, algorithm)
+                Prepared::of_user(signature, datatype, self.size, true, algorithm)
             }
             (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
                 let in_rank_order = collective.traits().folds && dtype.is_inexact(op) && self.size > 2;

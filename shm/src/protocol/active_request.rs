@@ -84,7 +84,7 @@ pub struct ActiveRequest {
     pub(super) buffers: OwnedBuffers,
     pub(super) prepared: Prepared<'static>,
     /// The user's operator, if it folds by one.
-    operator: Option<Arc<dyn ReduceFn + Send>>,
+    pub(super) operator: Option<Arc<dyn ReduceFn + Send>>,
     pub(super) root: usize,
     pub(super) blocks: Blocks,
     /// Elements of the largest block.
@@ -299,7 +299,7 @@ impl ActiveRequest {
         let folding;
         let prepared = match operator {
             Some(operator) => {
-                folding = Prepared { arithmetic: Arithmetic::User(&**operator), ..*prepared };
+                folding = prepared.by_user(&**operator);
                 &folding
             }
             None => &*prepared,

@@ -106,17 +106,23 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// A call of `signature` with a user's operator; without `operator` it is passed each time the call makes progress.
+    /// A call of `signature` with a user's operator, which [`Prepared::by_user`] adds whenever the call is run or makes progress.
     pub fn of_user(
         signature: Signature,
         datatype: Datatype,
-        operator: Option<&'a dyn ReduceFn>,
         ranks: usize,
         in_rank_order: bool,
         algorithm: Algorithm,
     ) -> Self {
-        let arithmetic = operator.map_or(Arithmetic::Moved(None), Arithmetic::User);
-        Self::with(signature, datatype, arithmetic, ranks, in_rank_order, algorithm)
+        Self::with(signature, datatype, Arithmetic::Moved(None), ranks, in_rank_order, algorithm)
+    }
+
+    /// The same state with a user's operator, which was borrowed.
+    pub fn by_user<'b>(&self, operator: &'b dyn ReduceFn) -> Prepared<'b>
+    where
+        'a: 'b,
+    {
+        Prepared { arithmetic: Arithmetic::User(operator), ..*self }
     }
 
     fn collective_of(signature: Signature) -> Collective {

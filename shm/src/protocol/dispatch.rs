@@ -11,6 +11,7 @@ use super::collective::Collective;
 use super::fault;
 use super::member::{Member, mix};
 use super::operation::{Operation, Report, Stop};
+use super::payload::{BlockSizes, PreparedExchange};
 use super::step::Step;
 use super::word::ArrivalWord;
 use crate::config::Algorithm;
@@ -27,10 +28,8 @@ impl<B: Board> Member<B> {
         }
         if let Some((exchange, blocks)) = call.small_exchange(self.board.rank())
             && let Some(done) = match blocks.are_equal() {
-                true => exchange.with(call.prepared, &blocks).and_then(|exchange| self.run_fast_exchange(exchange)),
-                false => {
-                    exchange.with_unequal(call.prepared, &blocks).and_then(|exchange| self.run_fast_exchange(exchange))
-                }
+                true => exchange.with(call.prepared, &blocks).and_then(|exchange| self.run_small(exchange)),
+                false => exchange.with_unequal(call.prepared, &blocks).and_then(|exchange| self.run_small(exchange)),
             }
         {
             return done;
@@ -51,6 +50,22 @@ impl<B: Board> Member<B> {
             return done;
         }
         self.run_general(call)
+    }
+
+    /// The same for a small exchange, on the fast path; `None`, with nothing done, where that cannot be. A panic in a user's operator
+    /// fails the group.
+    pub fn run_small<S: BlockSizes>(&mut self, exchange: PreparedExchange<'_, S>) -> Option<Result<Report, Stop>> {
+        if !exchange.is_by_user() {
+            return self.run_fast_exchange(exchange);
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.run_fast_exchange(exchange))) {
+            Ok(done) => done,
+            Err(panic) => {
+                let call = exchange.call();
+                let (mut operation, _) = self.operation(&call);
+                Some(Err(operation.operator_panicked(&*panic)))
+            }
+        }
     }
 
     /// The same, never on the fast path.

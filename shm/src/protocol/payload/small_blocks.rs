@@ -65,6 +65,15 @@ impl BlockSizes for UnequalSizes<'_> {
     }
 }
 
+/// The fold of the blocks of a small exchange.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SmallFold {
+    /// The library's, and the zeros at the end of the bytes of an element, a power of two.
+    Built(FoldFn, u32),
+    /// The operator of the call, a user's.
+    User,
+}
+
 /// The blocks of a small exchange as one rank sends and receives them; the same while calls repeat.
 #[derive(Debug, Clone)]
 pub struct SmallBlocks {
@@ -93,8 +102,8 @@ pub struct SmallBlocks {
     pub(super) receives_from_all: bool,
     /// The ranks whose deposits this one writes or reads.
     pub(super) whose: Who,
-    /// The fold of what is received, and the zeros at the end of the bytes of an element, a power of two; `None` where it is copied.
-    pub(super) fold: Option<(FoldFn, u32)>,
+    /// The fold of what is received; `None` where it is copied.
+    pub(super) fold: Option<SmallFold>,
     /// True if a fold takes this rank's own contribution in its turn: out of its deposit, since the result may lie where the
     /// contribution did. Otherwise the fold begins with it.
     pub(super) in_turn: bool,
@@ -133,9 +142,10 @@ impl SmallBlocks {
             Arithmetic::Built(kernels) => {
                 let fold_inline = prepared.fold_few?;
                 let fold = if block <= INLINE_BYTES { fold_inline } else { kernels.fold };
-                Some((fold, prepared.accumulator_bytes.trailing_zeros()))
+                Some(SmallFold::Built(fold, prepared.accumulator_bytes.trailing_zeros()))
             }
-            _ => return None,
+            Arithmetic::Moved(None) | Arithmetic::User(_) => Some(SmallFold::User),
+            Arithmetic::Moved(Some(_)) => return None,
         };
         let in_turn = fold.is_some() && receives && (prepared.in_rank_order || traits.prefix.is_some());
         let [send_bytes, recv_bytes] =
@@ -144,7 +154,12 @@ impl SmallBlocks {
         let deposit_bytes = block.saturating_mul(sent);
         let is_source = |rank: usize| sources.contains(&rank) && bytes_of(if in_parts { me } else { rank }) > 0;
         let others = (0..ranks).filter(|rank| *rank != me && is_source(*rank)).count();
-        let most_bytes = if fold.is_some() && others > 1 { MOST_BYTES_OF_MANY } else { MOST_BYTES };
+        let most_bytes = match fold {
+            Some(_) if others > 1 => MOST_BYTES_OF_MANY,
+            // An element of a user's may not end where a piece does.
+            Some(SmallFold::User) => PIECE_BYTES,
+            _ => MOST_BYTES,
+        };
         let fits = prepared.lane == Lane::Exchange
             && block > 0
             && !(owners_announce && receives)

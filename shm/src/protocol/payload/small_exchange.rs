@@ -6,12 +6,12 @@
 
 use super::Buffers;
 use super::parts::copy_with;
-use super::small_blocks::{BlockSizes, EqualSizes, SmallBlocks, UnequalSizes};
+use super::small_blocks::{BlockSizes, EqualSizes, SmallBlocks, SmallFold, UnequalSizes};
 use super::small_payload::copy_deposit;
 use crate::kernels;
 use crate::op::{DType, Datatype};
 use crate::protocol::board::{DepositsAt, Need, Place};
-use crate::protocol::call::{Call, Prepared};
+use crate::protocol::call::{Arithmetic, Call, Prepared};
 use crate::protocol::geometry::position;
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use crate::protocol::pieces::PIECE_BYTES;
@@ -75,6 +75,22 @@ impl<'a> Buffers<'a> {
             recv: self.recv,
             send_bytes: bytes(self.send_count),
             recv_bytes: bytes(self.recv_count),
+            borrowed: PhantomData,
+        })
+    }
+}
+
+impl Buffers<'_> {
+    /// The buffers for the fast path of a call by a user's operator.
+    pub fn small_exchange_by_user(&self) -> Option<SmallExchange<'_>> {
+        let bytes = |count: usize| count.checked_mul(self.datatype.size());
+        let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
+        let is_plain = self.is_whole && self.are_private();
+        is_plain.then_some(SmallExchange {
+            send: self.send,
+            recv: self.recv,
+            send_bytes,
+            recv_bytes,
             borrowed: PhantomData,
         })
     }
@@ -224,6 +240,11 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         self.blocks.fold.is_some() || self.blocks.ranks == 2
     }
 
+    /// Returns whether a user's operator folds.
+    pub(in crate::protocol) fn is_by_user(&self) -> bool {
+        matches!(self.blocks.fold, Some(SmallFold::User))
+    }
+
     /// Returns whether this rank has a deposit that is read.
     #[inline(always)]
     pub(in crate::protocol) fn deposits(&self) -> bool {
@@ -305,7 +326,7 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
     /// Makes the end of the call warm while there is time: the code of a fold and the place of the result.
     #[inline(always)]
     pub(in crate::protocol) fn prefetch(&self) {
-        if let Some((fold, _)) = self.blocks.fold {
+        if let Some(SmallFold::Built(fold, _)) = self.blocks.fold {
             let SmallExchange { send, recv, .. } = self.exchange;
             kernels::fetch_for_writing(recv);
             // SAFETY: E; of no elements, so nothing is read or written.
@@ -323,12 +344,26 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         // SAFETY: E; S: the piece holds its part of the block; the destination of a fold equals the left operand.
         unsafe {
             let (from, to) = (theirs.add(within), self.exchange.recv.add(to + at));
-            match self.blocks.fold {
-                // A fold in turn begins with the contribution of rank 0.
-                Some((fold, zeros)) if !in_turn || rank > 0 => fold(to, to, from, bytes >> zeros),
-                _ => copy_block(to, from, bytes),
+            // A fold in turn begins with the contribution of rank 0.
+            match self.blocks.fold.filter(|_| !in_turn || rank > 0) {
+                Some(SmallFold::Built(fold, zeros)) => fold(to, to, from, bytes >> zeros),
+                Some(SmallFold::User) => self.fold_by_user(to, from, bytes),
+                None => copy_block(to, from, bytes),
             }
         }
+    }
+
+    /// `to = to op from` by the operator of the call.
+    ///
+    /// # Safety
+    /// E, S: both are `bytes` long, a whole number of elements, and are apart.
+    #[cold]
+    unsafe fn fold_by_user(&self, to: *mut u8, from: *const u8, bytes: usize) {
+        let Arithmetic::User(operator) = self.prepared.arithmetic else {
+            unreachable!("the call has a user's operator")
+        };
+        // SAFETY: the contract of this function; the destination equals the left operand.
+        unsafe { operator.fold(to, to, from, bytes / self.prepared.accumulator_bytes) }
     }
 }
 
