@@ -53,18 +53,12 @@ impl Span {
 enum RowBlocks {
     /// The bytes of all signatures follow one another.
     Contiguous,
+    /// A block at the row's address.
+    One(Block),
     /// Blocks, and the bytes from the address to each.
     Placed(Box<[(isize, Block)]>),
     /// Blocks whose contents are received and dropped.
     Unread,
-}
-
-impl RowBlocks {
-    /// A block at the row's address. Apart from the way of dense blocks, which is that of small calls.
-    #[cold]
-    fn one(block: Block) -> RowBlocks {
-        RowBlocks::Placed(Box::new([(0, block)]))
-    }
 }
 
 /// The bytes of all signatures of a row.
@@ -91,7 +85,7 @@ impl Row {
     /// The elements of one block.
     #[inline(always)]
     pub fn joined(at: *mut c_void, block: Block) -> Row {
-        let blocks = if block.is_dense { RowBlocks::Contiguous } else { RowBlocks::one(block) };
+        let blocks = if block.is_dense { RowBlocks::Contiguous } else { RowBlocks::One(block) };
         Row { at, bytes: block.bytes(), blocks }
     }
 
@@ -116,6 +110,11 @@ impl Row {
     #[inline(always)]
     pub fn is_borrowable(&self) -> bool {
         self.bytes == 0 || matches!(self.blocks, RowBlocks::Contiguous) && is_address(self.at)
+    }
+
+    /// Returns whether nobody reads what is received.
+    pub fn is_unread(&self) -> bool {
+        matches!(self.blocks, RowBlocks::Unread)
     }
 
     /// The bytes of all signatures: borrowed where they follow one another, else packed.
@@ -164,6 +163,7 @@ impl Row {
     fn for_each(&self, mut run: impl FnMut(*mut c_void, &Block) -> CallResult) -> CallResult {
         match &self.blocks {
             RowBlocks::Contiguous => run(self.at, &Block::EMPTY.with_count(self.bytes)),
+            RowBlocks::One(block) => run(self.at, block),
             RowBlocks::Placed(blocks) => {
                 let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0);
                 filled.try_for_each(|(offset, block)| run(self.at.wrapping_byte_offset(*offset), block))
@@ -174,11 +174,12 @@ impl Row {
 
     /// The blocks of the row.
     fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Block> {
-        let placed = match &mut self.blocks {
-            RowBlocks::Placed(blocks) => &mut **blocks,
-            RowBlocks::Contiguous | RowBlocks::Unread => &mut [],
+        let (one, placed) = match &mut self.blocks {
+            RowBlocks::One(block) => (Some(block), &mut [][..]),
+            RowBlocks::Placed(blocks) => (None, &mut **blocks),
+            RowBlocks::Contiguous | RowBlocks::Unread => (None, &mut [][..]),
         };
-        placed.iter_mut().map(|(_, block)| block)
+        one.into_iter().chain(placed.iter_mut().map(|(_, block)| block))
     }
 
     /// The row in a call under way: the caller's memory, or a copy of it.

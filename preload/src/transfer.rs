@@ -128,7 +128,10 @@ impl Transfer {
         let (send, recv) = (&self.send, &self.recv);
         // SAFETY: by the caller's contract, as in `run`.
         unsafe {
-            let sent = send.to_bytes()?;
+            let mut sent = send.to_bytes()?;
+            if let (RowBytes::Packed(packed), true) = (&mut sent, recv.is_unread() && recv.bytes == send.bytes) {
+                return self.run_on(collective, None, packed);
+            }
             if recv.is_borrowable() && matches!(sent, RowBytes::Packed(_)) {
                 return self.run_on(collective, Some(&sent), write(recv.at, recv.bytes));
             }
