@@ -9,7 +9,8 @@
  * of other calls that are made before each measured one.
  *
  * Ranks line up outside of MPI before every call, each bound to a processor, the next one in turn, and wait until an
- * instant that is the same for all, a late rank DELAY_US longer. Every result is checked. For every cell rank 0 prints
+ * instant that is the same for all, a late rank DELAY_US longer; back-to-back, they make twenty calls at once, and a twentieth of the time
+ * counts. Every result is checked, of calls in a row the last one. For every cell rank 0 prints
  * "operation,pattern,bytes,ranks,calls", the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds, the time from the last
  * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share.
  *
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_UP = 20, SPIN_NS = 50000 };
+enum { WARM_UP = 20, SPIN_NS = 50000, IN_A_ROW = 20 };
 
 static int oversubscribed, others;
 static int64_t compute_ns; /* Of the computation beside a call that does not block. */
@@ -178,6 +179,9 @@ static void print_quantiles(double *tails, int calls)
         printf(",%.2f", tails[(int)(at[i] * (calls - 1) + 0.5)]);
 }
 
+/* The calls that are made at once. */
+static int in_a_row(const char *pattern) { return strcmp(pattern, "back-to-back") ? 1 : IN_A_ROW; }
+
 /* How much later than the others `who` comes in call `number`. */
 static int64_t lateness(const char *pattern, int who, int number, int64_t delay)
 {
@@ -186,7 +190,7 @@ static int64_t lateness(const char *pattern, int who, int number, int64_t delay)
         return who == (int)((drawn >> 33) % (uint64_t)ranks) ? delay : 0;
     if (!strcmp(pattern, "random"))
         return (int64_t)(((drawn ^ ((uint64_t)who + 1) * 0xbf58476d1ce4e5b9u) >> 33) % (uint64_t)(delay + 1));
-    if (strcmp(pattern, "balanced"))
+    if (strcmp(pattern, "balanced") && strcmp(pattern, "back-to-back"))
         fail("no such pattern");
     return 0;
 }
@@ -222,7 +226,8 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
         make_others();
         wait_until(line_up(lead_ns, 0) + lateness(pattern, rank, number, delay));
         int64_t arrival = now();
-        op->call(send, recv, (int)block);
+        for (int i = in_a_row(pattern); i > 0; i--)
+            op->call(send, recv, (int)block);
         int64_t exit = now();
         if (number >= 0)
             stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
@@ -252,7 +257,7 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
         usleep(50000);
     }
     MPI_Gather(stamps, 2 * calls, MPI_INT64_T, all, 2 * calls, MPI_INT64_T, 0, WORLD);
-    int from_first = oversubscribed && !strcmp(pattern, "balanced");
+    int from_first = oversubscribed && (!strcmp(pattern, "balanced") || in_a_row(pattern) > 1);
     for (int number = 0; rank == 0 && number < calls; number++) {
         int64_t first = INT64_MAX, last = 0, exit = 0;
         for (int r = 0; r < ranks; r++) {
@@ -261,7 +266,8 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
             last = of[0] > last ? of[0] : last;
             exit = of[1] > exit ? of[1] : exit;
         }
-        tails[number] = (double)(exit - (from_first ? first : last) - (*op->name == 'i' ? compute_ns : 0)) / 1000;
+        double ns = (double)(exit - (from_first ? first : last)) / in_a_row(pattern);
+        tails[number] = (ns - (*op->name == 'i' ? (double)compute_ns : 0)) / 1000;
     }
     if (rank == 0) {
         printf("%s,%s,%zu,%d,%d", op->name, pattern, bytes, ranks, calls);
