@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! poison | member lines | arrival words | events | rank lines | fold words | folded sets | chunk words of areas | chunk words of slots
-//!    || small deposits of slots, by rank | payload of area 0 | area 1;   payload = accumulator | a deposit per rank
+//!    || small deposits, by rank | payload of area 0 | area 1;   payload = accumulator | a deposit per rank
 //! ```
 //!
 //! The arena is a sparse memory file: offsets are fixed, memory is taken only where something was reserved.
 
-use crate::protocol::board::{AREAS, CHUNKS, SLOT_BYTES, SLOTS};
+use crate::protocol::board::{AREAS, CHUNKS, SLOTS, SMALL_DEPOSITS};
 use crate::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
 use crate::sync::AtomicU64;
 
@@ -17,8 +17,8 @@ pub const ACCUMULATOR_BYTES: usize = 64 << 20;
 /// Largest deposit of a rank in an area, bytes.
 pub const DEPOSIT_BYTES: usize = 1 << 20;
 
-/// With shorter deposits in areas, slots have no memory for deposits: memory is scarce.
-const LEAST_WITH_SLOTS: usize = SLOTS * SLOT_BYTES[1];
+/// With shorter deposits in areas, small ones have no memory of their own: it is scarce.
+const LEAST_WITH_SMALL: usize = SMALL_DEPOSITS[1].room();
 
 /// Payload begins on a huge-page border, should the system ever back the arena with huge pages.
 const PAYLOAD_ALIGN: usize = 2 << 20;
@@ -35,8 +35,8 @@ pub struct Layout {
     folded: usize,
     chunks: usize,
     slot_chunks: usize,
-    /// Of each size in `SLOT_BYTES`.
-    slot_deposits: [usize; SLOT_BYTES.len()],
+    /// Of each size.
+    small_deposits: [usize; SMALL_DEPOSITS.len()],
     payload: usize,
 }
 
@@ -58,9 +58,9 @@ impl Layout {
         let slot_chunks = chunks + AREAS * CHUNKS * size_of::<WordLine>();
         let control_end = slot_chunks + SLOTS * CHUNKS * size_of::<AtomicU64>();
         let short = control_end.next_multiple_of(PAYLOAD_ALIGN);
-        let slot_deposits = [short, short + ranks * SLOTS * SLOT_BYTES[0]];
-        let payload = (short + Self::slot_deposit_bytes(ranks)).next_multiple_of(PAYLOAD_ALIGN);
-        Layout { ranks, arrivals, events, lines, fold_words, folded, chunks, slot_chunks, slot_deposits, payload }
+        let small_deposits = [short, short + ranks * SMALL_DEPOSITS[0].room()];
+        let payload = (short + Self::small_deposit_bytes(ranks)).next_multiple_of(PAYLOAD_ALIGN);
+        Layout { ranks, arrivals, events, lines, fold_words, folded, chunks, slot_chunks, small_deposits, payload }
     }
 
     /// Bytes of the region in all.
@@ -73,9 +73,9 @@ impl Layout {
         self.slot_chunks + SLOTS * CHUNKS * size_of::<AtomicU64>()
     }
 
-    /// Bytes of the deposits of all ranks in all slots.
-    fn slot_deposit_bytes(ranks: usize) -> usize {
-        ranks * SLOTS * SLOT_BYTES.iter().sum::<usize>()
+    /// Bytes of the small deposits of all ranks.
+    fn small_deposit_bytes(ranks: usize) -> usize {
+        ranks * SMALL_DEPOSITS.iter().map(|small| small.room()).sum::<usize>()
     }
 
     fn area_bytes(&self) -> usize {
@@ -122,18 +122,18 @@ impl Layout {
     pub fn accumulator(&self, area: usize) -> usize {
         self.payload + area * self.area_bytes()
     }
-    /// Deposit of `rank` in `area`; from `AREAS` on its deposits in all slots, of which each size has its own.
+    /// Deposit of `rank` in `area`; from `AREAS` on its small deposits, of which each size has its own.
     #[inline(always)]
     pub fn deposit(&self, area: usize, rank: usize) -> usize {
         match area.checked_sub(AREAS) {
             None => self.accumulator(area) + ACCUMULATOR_BYTES + rank * DEPOSIT_BYTES,
-            Some(size) => self.slot_deposits[size] + rank * SLOTS * SLOT_BYTES[size],
+            Some(size) => self.small_deposits[size] + rank * SMALL_DEPOSITS[size].room(),
         }
     }
     /// Bytes of [`Layout::deposit`].
     #[inline(always)]
     pub fn deposit_room(area: usize) -> usize {
-        area.checked_sub(AREAS).map_or(DEPOSIT_BYTES, |size| SLOTS * SLOT_BYTES[size])
+        area.checked_sub(AREAS).map_or(DEPOSIT_BYTES, |size| SMALL_DEPOSITS[size].room())
     }
 }
 
@@ -147,7 +147,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Splits what a group may reserve between the areas, and deposits in slots if there is enough for them. `None` if it is too little to
+    /// Splits what a group may reserve between the areas, besides small deposits if there is enough for them. `None` if it is too little to
     /// hold one page per rank and area.
     pub fn within(budget_bytes: u64, ranks: usize) -> Option<Self> {
         let layout = Layout::new(ranks);
@@ -160,14 +160,14 @@ impl Windows {
             let accumulator = page(per_area.checked_sub(deposit * ranks)?.min(ACCUMULATOR_BYTES));
             (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
         };
-        let without_slots = payload.checked_sub(Layout::slot_deposit_bytes(ranks));
-        let with_slots = without_slots.and_then(|payload| split(payload, DEPOSIT_BYTES));
-        with_slots.filter(Windows::have_slots).or_else(|| split(payload, LEAST_WITH_SLOTS - 4096))
+        let without_small = payload.checked_sub(Layout::small_deposit_bytes(ranks));
+        let with_small = without_small.and_then(|payload| split(payload, DEPOSIT_BYTES));
+        with_small.filter(Windows::have_small).or_else(|| split(payload, LEAST_WITH_SMALL - 4096))
     }
 
-    /// Returns whether small deposits lie in memory of their slots: where large ones are not that short.
-    pub fn have_slots(&self) -> bool {
-        self.deposit >= LEAST_WITH_SLOTS
+    /// Returns whether small deposits have memory of their own: where large ones are not that short.
+    pub fn have_small(&self) -> bool {
+        self.deposit >= LEAST_WITH_SMALL
     }
 
     /// The windows that rank 0 wrote, bounded by the layout; `None` if they are too small.
@@ -221,7 +221,7 @@ mod tests {
                 (0..CHUNKS).for_each(|chunk| add(l.chunk(area, chunk), 128));
                 add(l.accumulator(area), ACCUMULATOR_BYTES);
             }
-            for area in 0..AREAS + SLOT_BYTES.len() {
+            for area in 0..AREAS + SMALL_DEPOSITS.len() {
                 (0..ranks).for_each(|rank| add(l.deposit(area, rank), Layout::deposit_room(area)));
             }
             spans.sort_unstable();
@@ -231,16 +231,18 @@ mod tests {
     }
 
     #[test]
-    fn small_deposits_of_as_many_operations_as_there_are_slots_lie_apart() {
-        for bytes in [1, SLOT_BYTES[0], SLOT_BYTES[0] + 1, SLOT_BYTES[1]] {
-            let places: Vec<_> = (5..).take(SLOTS).map(|e| DepositsAt::of_slot(e, bytes).expect("small")).collect();
+    fn small_deposits_lie_apart_until_their_turn_comes_again() {
+        for bytes in SMALL_DEPOSITS.iter().flat_map(|small| [small.bytes / 2 + 1, small.bytes]) {
+            let first = DepositsAt::small(5, bytes).expect("small");
+            let places = (5..).take(first.turns()).map(|e| DepositsAt::small(e, bytes).expect("small"));
+            let places: Vec<_> = places.collect();
             for (i, place) in places.iter().enumerate() {
-                assert_eq!((place.area, place.turns()), (places[0].area, SLOTS));
+                assert_eq!(place.area, first.area);
                 assert!(place.base + bytes <= Layout::deposit_room(place.area), "{bytes}: {place:?}");
                 assert!(places[..i].iter().all(|other| other.base.abs_diff(place.base) >= bytes), "{bytes}: {place:?}");
             }
         }
-        assert_eq!(DepositsAt::of_slot(5, SLOT_BYTES[1] + 1), None);
+        assert_eq!(DepositsAt::small(5, SMALL_DEPOSITS[1].bytes + 1), None);
     }
 
     #[test]
@@ -269,9 +271,9 @@ mod tests {
     fn windows_keep_the_budget_or_refuse() {
         for ranks in [1, 2, 8, 64, MAX_RANKS] {
             let all = Windows::within(Layout::new(ranks).bytes() as u64, ranks).unwrap();
-            assert!(all.deposit > 64 * 1024 && all.have_slots(), "{ranks} ranks: {all:?}");
+            assert!(all.deposit > 64 * 1024 && all.have_small(), "{ranks} ranks: {all:?}");
             let least = Windows::least_budget_bytes(ranks);
-            assert!(Windows::within(least, ranks).is_some_and(|w| !w.have_slots()), "{ranks} ranks");
+            assert!(Windows::within(least, ranks).is_some_and(|w| !w.have_small()), "{ranks} ranks");
             assert_eq!(Windows::within(least - 1, ranks), None, "{ranks} ranks");
             // a budget that does for one group does for that of all ranks, and from twice that on leaves room for others
             assert_eq!(Windows::base_bytes(least, ranks), least);
@@ -281,7 +283,7 @@ mod tests {
             assert_eq!((Windows::base_bytes(usual, ranks), usual), (whole, 4 * whole));
             for budget in [least, least + 12_345, 64 << 20, 1 << 30] {
                 let Some(w) = Windows::within(budget, ranks) else { continue };
-                let slots = if w.have_slots() { Layout::slot_deposit_bytes(ranks) } else { 0 };
+                let slots = if w.have_small() { Layout::small_deposit_bytes(ranks) } else { 0 };
                 let used = Layout::new(ranks).control_bytes() + slots + AREAS * (w.accumulator + ranks * w.deposit);
                 assert!(used as u64 <= budget, "{ranks} ranks, {budget}: {w:?}");
             }

@@ -14,7 +14,7 @@ use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::memory::{Peer, PeerState, Region, Segment};
 use crate::progress::{Driver, Progress};
-use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOT_BYTES, SLOTS};
+use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOTS, SMALL_DEPOSITS};
 use crate::protocol::geometry::Who;
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
 use crate::protocol::rotation::Rotation;
@@ -72,8 +72,8 @@ pub struct Mapped {
     layout: Layout,
     rotation: Rotation,
     group_info: GroupInfo,
-    /// Per area, and for the memory of slots: the reserved and mapped parts of the accumulator and of each rank's deposit.
-    reserved: [Reserved; AREAS + SLOT_BYTES.len()],
+    /// Per area, and for small deposits: the reserved and mapped parts of the accumulator and of each rank's deposit.
+    reserved: [Reserved; AREAS + SMALL_DEPOSITS.len()],
     fault: Injected,
     driver: Driver,
     /// Registered buffers of the group's ranks that are mapped here.
@@ -211,7 +211,7 @@ impl Mapped {
                 continue;
             }
             let at = self.layout.deposit(area, rank);
-            // The memory of slots is short, and is there as a whole.
+            // The places of small ones are there together.
             let want = if area < AREAS { step(need.deposit, DEPOSIT_BYTES) } else { Layout::deposit_room(area) };
             self.region.reserve(at..at + want)?;
             has.set(want);

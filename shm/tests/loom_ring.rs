@@ -1,5 +1,5 @@
-//! Operations in the ring that ships, of eight slots and two areas: the third one reuses the area of the first, the ninth
-//! its slot, and the memory that slots have for small deposits.
+//! Operations in a ring as the one that ships, of eight slots where that has 32, and two areas: the third one reuses the area of the first, the ninth
+//! its slot. Small deposits have four or eight places.
 //!
 //! A rank that has finished an operation knows that everybody had left the one before, and does not look. With one
 //! area, as in `loom_algorithms.rs`, it always looks; here it does not.
@@ -28,7 +28,7 @@ fn ring_slots() {
     operations(SLOTS + 1, Flat, 1, Some(1));
 }
 
-/// Broadcasts whose root waits for nobody until the last one, which reuses the small deposit of the first.
+/// Broadcasts whose root waits for nobody before the last ones, which reuse small deposits of the first.
 fn broadcasts(words: usize) -> Scenario {
     Scenario::new(Flat, 2, words).of(Collective::Broadcast).epochs(SLOTS + 1)
 }

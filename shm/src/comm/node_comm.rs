@@ -160,7 +160,7 @@ impl NodeComm {
             ))
         })?;
         let rotated = usize::try_from(rotated).unwrap_or(usize::MAX).min(windows.deposit);
-        let rotation = Rotation::of(rotated, windows.have_slots());
+        let rotation = Rotation::of(rotated, windows.have_small());
         let thresholds = Thresholds::of_this_machine(size, segment.affine_cpus());
         let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));

@@ -289,7 +289,7 @@ impl NodeComm {
         let bytes = grant.map_or(bytes as u64, |grant| grant.bytes);
         let windows = Windows::within(bytes, group.len());
         let windows = windows.ok_or_else(|| Error::Poisoned { cause: "an allocation that is too small".into() });
-        let rotation = Rotation::of(0, windows.as_ref().is_ok_and(Windows::have_slots));
+        let rotation = Rotation::of(0, windows.as_ref().is_ok_and(Windows::have_small));
         // from here on the board releases the allocation
         let board = founders.board(group_info, region, rotation)?;
         Ok(NewMember { member: Member::new(board, founders.patience()), windows: windows?, bytes })

@@ -14,15 +14,39 @@ use crate::sync::AtomicU64;
 /// `shm/tests/loom_ring.rs` have as many as the library.
 const IS_SMALL: bool = cfg!(all(earlybird_loom, not(feature = "full-ring")));
 
-/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`.
-pub const SLOTS: usize = if IS_SMALL { 1 } else { 8 };
+/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A rank that needs nobody, as the root of a broadcast, can be as many
+/// operations ahead of the others.
+pub const SLOTS: usize = match cfg!(earlybird_loom) {
+    true if IS_SMALL => 1,
+    true => 8,
+    false => 32,
+};
 
 /// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
 pub const AREAS: usize = if IS_SMALL { 1 } else { 2 };
 
-/// Bytes of the largest deposits that lie in memory of their slot, so that a rank that needs nobody, as the root of a broadcast, can be
-/// as many operations ahead as there are slots: short ones, of which few pages hold those of all slots, and those of one piece.
-pub const SLOT_BYTES: [usize; 2] = if cfg!(earlybird_loom) { [48, 64] } else { [1024, 8 * 1024] };
+/// Deposits that have memory of their own, for more than two operations: they are small.
+#[derive(Debug, Clone, Copy)]
+pub struct SmallDeposits {
+    /// Bytes of a deposit, at most.
+    pub bytes: usize,
+    /// Operation `e` uses place `e % turns`.
+    pub turns: usize,
+}
+
+impl SmallDeposits {
+    /// Bytes of a rank's places.
+    pub const fn room(self) -> usize {
+        self.bytes * self.turns
+    }
+}
+
+/// Short deposits, of which few pages hold those of all slots, and those of one piece.
+pub const SMALL_DEPOSITS: [SmallDeposits; 2] = match cfg!(earlybird_loom) {
+    true if IS_SMALL => [SmallDeposits { bytes: 48, turns: 1 }, SmallDeposits { bytes: 64, turns: 1 }],
+    true => [SmallDeposits { bytes: 48, turns: SLOTS }, SmallDeposits { bytes: 64, turns: 4 }],
+    false => [SmallDeposits { bytes: 1024, turns: SLOTS }, SmallDeposits { bytes: 8 * 1024, turns: 8 }],
+};
 
 /// Accumulator chunks of one operation at most.
 pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
@@ -41,7 +65,7 @@ pub enum Place {
     },
     /// Piece `piece` of `rank`'s deposit in `area`, `offset` bytes into the deposit.
     Deposit {
-        /// Payload area; from [`AREAS`] on the memory that slots have for deposits of at most as many bytes each as [`SLOT_BYTES`] says.
+        /// Payload area; from [`AREAS`] on the places of [`SMALL_DEPOSITS`].
         area: usize,
         /// Owner.
         rank: usize,
@@ -88,17 +112,18 @@ pub struct DepositsAt {
 }
 
 impl DepositsAt {
-    /// Where deposits of at most `bytes` lie in memory of the slot of operation `epoch`, if they are small enough.
+    /// The places of deposits of at most `bytes` in operation `epoch`, if they are small.
     #[inline(always)]
-    pub fn of_slot(epoch: u64, bytes: usize) -> Option<DepositsAt> {
-        let size = SLOT_BYTES.iter().position(|most| bytes <= *most)?;
-        Some(DepositsAt { area: AREAS + size, base: (epoch % SLOTS as u64) as usize * SLOT_BYTES[size] })
+    pub fn small(epoch: u64, bytes: usize) -> Option<DepositsAt> {
+        let size = SMALL_DEPOSITS.iter().position(|small| bytes <= small.bytes)?;
+        let SmallDeposits { bytes, turns } = SMALL_DEPOSITS[size];
+        Some(DepositsAt { area: AREAS + size, base: (epoch % turns as u64) as usize * bytes })
     }
 
     /// The number of operations after which the memory is used again.
     #[inline(always)]
     pub fn turns(self) -> usize {
-        if self.area < AREAS { AREAS } else { SLOTS }
+        self.area.checked_sub(AREAS).map_or(AREAS, |size| SMALL_DEPOSITS[size].turns)
     }
 }
 
@@ -198,11 +223,11 @@ pub trait Board {
         let base = self.rotation().base(epoch / AREAS as u64, bytes);
         DepositsAt { area: (epoch % AREAS as u64) as usize, base }
     }
-    /// Where deposits of at most `bytes` of an exchange lie: in memory of its slot, if they are small.
+    /// Where deposits of at most `bytes` of an exchange lie.
     #[inline(always)]
     fn deposits_at(&self, epoch: u64, bytes: usize) -> DepositsAt {
-        let of_slot = DepositsAt::of_slot(epoch, bytes).filter(|_| self.rotation().in_slots);
-        of_slot.unwrap_or_else(|| self.deposits_in_area(epoch, bytes))
+        let small = DepositsAt::small(epoch, bytes).filter(|_| self.rotation().has_small);
+        small.unwrap_or_else(|| self.deposits_in_area(epoch, bytes))
     }
     /// The same need, with room for all places that its deposits go around.
     #[inline(always)]

@@ -1,10 +1,10 @@
 //! The division of a payload into chunks: pure arithmetic, the same on every rank.
 
-use super::board::{DepositsAt, Place, SLOT_BYTES};
+use super::board::{DepositsAt, Place, SMALL_DEPOSITS};
 use super::call::Call;
 
 /// Bytes of the pieces in which a deposit that is too large for a line is announced.
-pub(super) const PIECE_BYTES: usize = SLOT_BYTES[1];
+pub(super) const PIECE_BYTES: usize = SMALL_DEPOSITS[1].bytes;
 
 /// The chunks of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

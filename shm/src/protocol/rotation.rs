@@ -1,6 +1,6 @@
 //! The place of a deposit: another one for each operation.
 //!
-//! Small deposits go around the slots, if these have memory for them ([`DepositsAt`](super::board::DepositsAt)). Of large ones a store takes its line from all caches that have it. Where the readers of an earlier operation still have it in a cache of
+//! Small deposits go around places of their own, if there is memory for them ([`DepositsAt`](super::board::DepositsAt)). Of large ones a store takes its line from all caches that have it. Where the readers of an earlier operation still have it in a cache of
 //! their own, that takes four times as long as where they have let go of it (AMD's Zen 4, 64 KiB: 7.3 and 1.8 us,
 //! `docs/results/2026-11-26.md`). So deposits go around a part of the area that is larger than such a cache. Where a deposit lies
 //! follows from the number of its operation and its size, so all ranks agree; areas are reused in the same order as without.
@@ -19,14 +19,14 @@ const MOST_BYTES: usize = 64 << 20;
 pub struct Rotation {
     /// The part of each deposit of an area.
     bytes: usize,
-    /// True if small deposits lie in memory of slots.
-    pub in_slots: bool,
+    /// True if small deposits have places of their own.
+    pub has_small: bool,
 }
 
 impl Rotation {
-    /// Large deposits go around this many bytes of their area, small ones around the slots if they lie there.
-    pub const fn of(bytes: usize, in_slots: bool) -> Rotation {
-        Rotation { bytes, in_slots }
+    /// Large deposits go around this many bytes of their area, small ones around places of their own if there are any.
+    pub const fn of(bytes: usize, has_small: bool) -> Rotation {
+        Rotation { bytes, has_small }
     }
 
     /// The bytes that `ranks` ranks with `areas` areas go around, whose deposits have at most `deposit` bytes: all or none. Decided by one

@@ -6,7 +6,7 @@
 
 use earlybird_shm::Error;
 use earlybird_shm::model::{spins, words};
-use earlybird_shm::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOT_BYTES, SLOTS, Watch};
+use earlybird_shm::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOTS, SMALL_DEPOSITS, Watch};
 use earlybird_shm::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
 use earlybird_shm::protocol::payload;
 use earlybird_shm::protocol::rotation::Rotation;
@@ -113,7 +113,7 @@ impl Group {
             folded: lines(AREAS),
             chunks: lines((AREAS + SLOTS) * PIECES),
             inline: cells(SLOTS * ranks),
-            deposits: cells((AREAS + SLOT_BYTES.len() * SLOTS) * ranks * PIECES),
+            deposits: cells((AREAS + SMALL_DEPOSITS.len() * SLOTS) * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
             registered: cells(SLOTS * ranks * PIECES),
             results: cells(ranks * PIECES),
@@ -196,7 +196,7 @@ impl Heap {
             Place::Deposit { area, rank, piece, offset, .. } => {
                 let area = match area.checked_sub(AREAS) {
                     None => area,
-                    Some(size) => AREAS + size * SLOTS + offset / SLOT_BYTES[size],
+                    Some(size) => AREAS + size * SLOTS + offset / SMALL_DEPOSITS[size].bytes,
                 };
                 &s.deposits[(area * s.ranks + rank) * PIECES + piece]
             }
