@@ -15,6 +15,7 @@ const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
 fn rank() {
     crate::common::play(&[
         ("ordered", ordered),
+        ("alike", alike),
         ("sizes", sizes),
         ("panics", panics),
         ("scripts", scripts),
@@ -75,6 +76,50 @@ fn ordered(player: &Player) {
         }
     }
     player.say(format!("calls {calls}"));
+}
+
+/// Operators that ranks cannot tell apart, in turn: what is kept of a call is not its operator.
+fn alike(player: &Player) {
+    type Triple = [u64; 3];
+    let comm = Communicator::from_env().unwrap();
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let (sum, product) = (
+        UserOp::commutative(|a: &Triple, b: &Triple| [0, 1, 2].map(|i| a[i].wrapping_add(b[i]))),
+        UserOp::commutative(|a: &Triple, b: &Triple| [0, 1, 2].map(|i| a[i].wrapping_mul(b[i]))),
+    );
+    let value = |rank: usize, i: usize| [1, 2, 3].map(|n| mix((rank * 1000 + i * 3 + n) as u64) | 1);
+    // To 8184 bytes, one piece of a deposit, and beyond, where an element would lie in two.
+    for count in [1, 4, 5, 341, 342, 400, 1000] {
+        let send: Vec<Triple> = (0..count).map(|i| value(rank, i)).collect();
+        let of_all = |fold: fn(u64, u64) -> u64| -> Vec<Triple> {
+            let all = |i| (1..ranks).fold(value(0, i), |a, r| [0, 1, 2].map(|n| fold(a[n], value(r, i)[n])));
+            (0..count).map(all).collect()
+        };
+        let (sums, products) = (of_all(u64::wrapping_add), of_all(u64::wrapping_mul));
+        for turn in 0..3 * ranks {
+            dawdle((count * 100 + turn) as u64, rank);
+            let (mut added, mut multiplied) = (vec![[7; 3]; count], send.clone());
+            comm.all_reduce_into(&send, &mut added, &sum).unwrap();
+            comm.all_reduce_in_place(&mut multiplied, &product).unwrap();
+            assert!(added == sums && multiplied == products, "allreduce of {count}");
+            let root = comm.process_at_rank(turn % ranks);
+            let is_root = turn % ranks == rank;
+            added.fill([7; 3]);
+            match is_root {
+                true => root.reduce_into_root(&send, &mut added, &sum).unwrap(),
+                false => root.reduce_into(&send, &sum).unwrap(),
+            }
+            multiplied.copy_from_slice(&send);
+            root.reduce_in_place(&mut multiplied, &product).unwrap();
+            let expected = if is_root { (&sums, &products) } else { (&vec![[7; 3]; count], &send) };
+            assert_eq!((&added, &multiplied), expected, "reduce of {count}");
+            let block = count / ranks;
+            let mut own = vec![[7; 3]; block];
+            comm.reduce_scatter_block_into(&send[..block * ranks], &mut own, &product).unwrap();
+            assert_eq!(own, products[rank * block..][..block], "reduce-scatter of {count}");
+        }
+    }
+    player.say("done");
 }
 
 /// The same product of elements whose size only the program knows.
@@ -252,6 +297,13 @@ fn operands_of_an_ordered_operator_stand_in_rank_order_everywhere() {
         for said in Job::new("ordered", ranks).run() {
             assert_eq!(said, [format!("calls {calls}")]);
         }
+    }
+}
+
+#[test]
+fn operators_that_look_alike_take_turns() {
+    for ranks in [2, 3, 4] {
+        assert!(Job::new("alike", ranks).run().iter().all(|said| *said == ["done"]));
     }
 }
 

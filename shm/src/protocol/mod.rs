@@ -12,7 +12,7 @@
 //! 2. Written by several ranks, by read-modify-write only: the arrival word, the fold words (a rank that holds one
 //!    busy may store), the sleepers and event words, the poison word. Every other line has one writer.
 //! 3. A rank writes memory of operation `e` only when all have left the operation that used that memory before:
-//!    `e - SLOTS` for a slot's lines, `e - AREAS` for an area.
+//!    `e - SLOTS` for a slot's lines, `e - AREAS` for an area, as many back as they have turns for small deposits.
 //! 4. A rank never waits while it holds a fold word busy.
 //! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
 //! 6. No decision that ranks must share depends on observed times, but for those in the arrival word.
