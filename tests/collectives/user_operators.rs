@@ -4,7 +4,9 @@
 use crate::common::flags::{meet, raise, wait_for};
 use crate::common::matrix::{Matrix, matrices, product, serial_product};
 use crate::common::{Job, Player, mix};
+use bytemuck::Pod;
 use earlybird::{Algorithm, BytesOp, Communicator, Error, FoldOrder, Op, UserOp};
+use std::fmt::Debug;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -119,7 +121,23 @@ fn alike(player: &Player) {
             assert_eq!(own, products[rank * block..][..block], "reduce-scatter of {count}");
         }
     }
+    of_other_sizes(&comm);
     player.say("done");
+}
+
+/// As many elements of different sizes, whose blocks have lengths of their own.
+fn of_other_sizes(comm: &Communicator) {
+    fn scatter<T: Pod + PartialEq + Debug + Sync>(comm: &Communicator, counts: &[usize], one: T, all: T) {
+        let op = UserOp::commutative(move |_: &T, _: &T| all);
+        let mut own = vec![one; counts[comm.rank()]];
+        comm.reduce_scatter_varcount_into(&vec![one; counts.iter().sum()], &mut own, counts, &op).unwrap();
+        assert!(own.iter().all(|element| *element == all), "{own:?}");
+    }
+    let counts: Vec<usize> = (0..comm.size()).map(|rank| 3 + rank).collect();
+    for _ in 0..2 {
+        scatter(comm, &counts, [1u64; 2], [2; 2]);
+        scatter(comm, &counts, [1u64; 3], [2; 3]);
+    }
 }
 
 /// The same product of elements whose size only the program knows.

@@ -1,7 +1,7 @@
 //! The prepared state of earlier calls, and the key by which a small call finds that it is one of them.
 
 use crate::args::{CollectiveArgs, Counts, Placement};
-use crate::op::Op;
+use crate::op::{Datatype, Op};
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::KnownLengths;
 use crate::protocol::payload::{
@@ -274,14 +274,17 @@ impl CallCache {
     pub(super) fn place(
         &mut self,
         small: Option<(CallKey, &[usize])>,
-        signature: Signature,
+        (signature, datatype): (Signature, Datatype),
     ) -> &mut Option<CachedCall> {
         let (key, counts) = small.unzip();
         let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
         let set = &mut self.0[set_of(words)];
         let counts = counts.unwrap_or_default();
-        let is_of_call =
-            |cached: &CachedCall| (cached.key, cached.signature, &*cached.counts) == (key, signature, counts);
+        // The signature of blocks with lengths of their own does not tell the size of a user's type.
+        let is_of_call = |cached: &CachedCall| {
+            let of = (cached.key, cached.signature, cached.prepared.datatype(), &*cached.counts);
+            of == (key, signature, datatype, counts)
+        };
         let at = match set.calls.iter().position(|place| place.as_ref().is_some_and(is_of_call)) {
             Some(at) => at,
             None => {
@@ -327,7 +330,7 @@ mod tests {
     /// Prepares an allreduce of so many elements, as a call of it does.
     fn prepare(calls: &mut CallCache, count: usize) {
         let signature = signature(count);
-        let place = calls.place(Some((key(count), &[])), signature);
+        let place = calls.place(Some((key(count), &[])), (signature, DType::F64.into()));
         let prepared = Prepared::new(signature, DType::F64, Op::Sum, 2, false, Algorithm::Flat).expect("f64 has a sum");
         *place = Some(CachedCall { key: Some(key(count)), ..CachedCall::new(signature, prepared, None, (0, 0)) });
     }
@@ -345,7 +348,10 @@ mod tests {
             for count in counts {
                 let found = calls.find(key(count), &[]).expect("kept");
                 assert_eq!(found.signature, signature(count));
-                assert!(calls.place(Some((key(count), &[])), signature(count)).is_some(), "it has its place again");
+                assert!(
+                    calls.place(Some((key(count), &[])), (signature(count), DType::F64.into())).is_some(),
+                    "it has its place again"
+                );
             }
         }
         calls.clear();

@@ -120,7 +120,7 @@ impl NodeComm {
             Some(cached) => cached,
             None => {
                 let signature = checked.signature();
-                match calls.place(call, signature) {
+                match calls.place(call, (signature, checked.datatype())) {
                     Some(cached) => &*cached,
                     place @ None => {
                         let facts = Facts { oversubscribed: member.patience.oversubscribed, peer_reads: *peer_reads };

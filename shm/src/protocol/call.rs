@@ -69,6 +69,11 @@ impl<'a> Prepared<'a> {
         self.collective
     }
 
+    /// The type of the elements.
+    pub fn datatype(&self) -> Datatype {
+        self.datatype
+    }
+
     /// The root, where the call has one.
     #[inline(always)]
     pub fn root(&self) -> Option<usize> {
