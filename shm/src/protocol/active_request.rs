@@ -375,10 +375,9 @@ impl<B: Board> Operation<'_, B> {
             (state @ State::Queued, window) => {
                 let turns = match window {
                     Some(window) if !window.inline => exchange::deposits_at(self, window).turns(),
-                    // A deposit that fits beside the mark or lies in buffers of its own needs no area.
-                    Some(_) => SLOTS,
-                    None if call.registered.is_some() => SLOTS,
-                    None => AREAS,
+                    None if call.registered.is_none() => AREAS,
+                    // Beside the mark, or in buffers of its own.
+                    _ => SLOTS,
                 };
                 if effort == Effort::Wait {
                     self.until_all_left(turns)?;

@@ -226,12 +226,13 @@ fn hand_over<B: Board>(
     could_not: &[usize],
 ) -> Result<(), Stop> {
     let (me, element_bytes) = (op.me, op.call.element_bytes);
-    if me == root {
-        op.until_all_left(op.deposits_at(HANDOVER_BYTES).turns())?;
-    }
-    op.reserve_deposits(HANDOVER_BYTES, Who::Only(root))?;
     for (step, mut part) in w.exchange.windows(element_bytes, HANDOVER_BYTES).enumerate() {
         part.inline = false;
+        // The last part may be so short that it lies elsewhere.
+        if me == root {
+            op.until_all_left(exchange::deposits_at(op, &part).turns())?;
+        }
+        op.reserve_deposits(part.deposit_most() * element_bytes, Who::Only(root))?;
         // Numbers of steps that follow one another differ, and differ from the other values of the mark.
         let number = COULD_NOT + 1 + step % (word::MAX_PIECES - COULD_NOT);
         if me == root {
