@@ -9,8 +9,8 @@
  * of other calls that are made before each measured one.
  *
  * Ranks line up outside of MPI before every call, each bound to a processor, the next one in turn, and wait until an
- * instant that is the same for all, a late rank DELAY_US longer; back-to-back, they make twenty calls at once, and a twentieth of the time
- * counts. Every result is checked, of calls in a row the last one. For every cell rank 0 prints
+ * instant that is the same for all, a late rank DELAY_US longer; back-to-back, they make twenty calls at once on the same buffers, and a
+ * twentieth of the time counts. Every result is checked, of calls in a row the last one. For every cell rank 0 prints
  * "operation,pattern,bytes,ranks,calls", the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds, the time from the last
  * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share.
  *
