@@ -84,7 +84,7 @@ pub struct ActiveRequest {
     pub(super) buffers: OwnedBuffers,
     pub(super) prepared: Prepared<'static>,
     /// The user's operator, if it folds by one.
-    pub(super) operator: Option<Arc<dyn ReduceFn + Send>>,
+    operator: Option<Arc<dyn ReduceFn + Send>>,
     pub(super) root: usize,
     pub(super) blocks: Blocks,
     /// Elements of the largest block.

@@ -122,6 +122,11 @@ impl<'a> Prepared<'a> {
         Self::with(signature, datatype, Arithmetic::Moved(None), ranks, in_rank_order, algorithm)
     }
 
+    /// Returns whether a user's operator folds.
+    pub(super) fn is_by_user(&self) -> bool {
+        self.collective.traits().folds && !matches!(self.arithmetic, Arithmetic::Built(_))
+    }
+
     /// The same state with a user's operator, which was borrowed.
     pub fn by_user<'b>(&self, operator: &'b dyn ReduceFn) -> Prepared<'b>
     where

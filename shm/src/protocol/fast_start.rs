@@ -46,9 +46,11 @@ impl<B: Board> Member<B> {
 impl ActiveRequest {
     /// The blocks that rank `me` sends and receives, if they are small.
     pub(super) fn small_blocks(&mut self, me: usize) -> Option<SmallBlocks> {
-        let ActiveRequest { buffers, prepared, operator: None, root, blocks, room, segments: 1, .. } = self else {
+        let ActiveRequest { buffers, prepared, root, blocks, room, segments: 1, .. } = self else { return None };
+        // A user's operator is added in each call that makes progress.
+        if prepared.is_by_user() {
             return None;
-        };
+        }
         let exchange = Exchange::new(prepared.collective, *root, prepared.ranks, blocks.lens());
         let bytes = buffers.as_buffers().own_parts(&exchange, me).small_exchange()?.bytes();
         SmallBlocks::new(prepared, bytes, me, MOST_BYTES.min(room.deposit), exchange.known_lengths()?)
