@@ -61,7 +61,7 @@ impl ReductionBuffers {
         if self.is_in_place() { self.recv } else { self.send }
     }
 
-    /// What is sent, unless it lies in what is received, and what is received, where they lie: if both can be used there. Elements have
+    /// The contribution, unless it lies in place, and the room of the result, if both can be used in the caller's memory. Elements have
     /// `size` bytes and follow one another.
     ///
     /// # Safety

@@ -125,7 +125,7 @@ fn alike(player: &Player) {
     player.say("done");
 }
 
-/// As many elements of different sizes, whose blocks have lengths of their own.
+/// Blocks with lengths of their own, of equally many elements of different sizes.
 fn of_other_sizes(comm: &Communicator) {
     fn scatter<T: Pod + PartialEq + Debug + Sync>(comm: &Communicator, counts: &[usize], one: T, all: T) {
         let op = UserOp::commutative(move |_: &T, _: &T| all);

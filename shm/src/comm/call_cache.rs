@@ -11,14 +11,14 @@ use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 use crate::user_op::ReduceFn;
 
-/// The packed arguments of a small call with an operator of the library. Calls with equal keys have equal prepared state, and, where each
+/// The packed arguments of a small call. Calls with equal keys have equal prepared state, and, where each
 /// rank's block has a length of its own, equal counts as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | bytes of an element of a user's operator 7 | algorithm 8 | within 16
     /// | owners announce 1 | counts for each rank 1 | for each pair 1`.
     kind: u64,
-    /// Elements of an allreduce; of an exchange `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
+    /// Elements of an allreduce by the library's operators; of any other call `bytes to send 24 | bytes to receive 24 | root + 1 15 | in place 1`.
     count: usize,
 }
 
@@ -56,6 +56,7 @@ pub(super) enum CachedPayload<'a> {
     Scatter(SmallScatter<'a>),
     /// An alltoall of which each rank knows its own blocks, and announces them.
     Pairs(SmallPairs<'a>),
+    /// A reduction by a user's operator.
     User(ByUser<'a>),
 }
 
@@ -64,10 +65,9 @@ impl CachedPayload<'_> {
     pub(super) fn bytes(&self) -> usize {
         match self {
             CachedPayload::Flat(payload) => payload.bytes(),
-            CachedPayload::Exchange(exchange) | CachedPayload::Unequal(exchange, _) => {
-                exchange.bytes().into_iter().max().unwrap_or(0)
-            }
-            CachedPayload::User(call) => call.exchange.bytes().into_iter().max().unwrap_or(0),
+            CachedPayload::Exchange(exchange)
+            | CachedPayload::Unequal(exchange, _)
+            | CachedPayload::User(ByUser { exchange, .. }) => exchange.bytes().into_iter().max().unwrap_or(0),
             // One operation at any length, and two that find out what is left.
             CachedPayload::Gather(_) | CachedPayload::Scatter(_) | CachedPayload::Pairs(_) => 0,
         }
@@ -176,7 +176,7 @@ impl CallKey {
         let [send, recv] = exchange.bytes();
         let lengths = if in_place { [send.max(recv); 2] } else { [send, recv] };
         let is_small = element_bytes <= MOST_ELEMENT_BYTES && lengths.into_iter().all(|bytes| bytes <= MOST_BYTES);
-        // What does not fit is refused in the general way.
+        // Arguments that do not fit are refused in the general way.
         if !is_small
             || !traits.folds
             || element_bytes != buffers.datatype().size()

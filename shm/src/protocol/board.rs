@@ -11,7 +11,7 @@ use crate::Error;
 use crate::sync::AtomicU64;
 
 /// True in models with one slot and one area, where every operation reuses the memory of the one before. The models of
-/// `shm/tests/loom_ring.rs` have as many as the library.
+/// `shm/tests/loom_ring.rs` have as many areas as the library, and eight slots.
 const IS_SMALL: bool = cfg!(all(earlybird_loom, not(feature = "full-ring")));
 
 /// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A rank that needs nobody, as the root of a broadcast, can be as many
@@ -102,7 +102,7 @@ pub enum Place {
     },
 }
 
-/// Where the deposits of an operation lie in shared memory.
+/// The place of an operation's deposits in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DepositsAt {
     /// That of [`Place::Deposit`].
@@ -217,13 +217,13 @@ pub trait Board {
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
     /// The places of deposits in turn.
     fn rotation(&self) -> Rotation;
-    /// Where deposits of at most `bytes` lie in the area of operation `epoch`.
+    /// The place of deposits of at most `bytes` in the area of operation `epoch`.
     #[inline(always)]
     fn deposits_in_area(&self, epoch: u64, bytes: usize) -> DepositsAt {
         let base = self.rotation().base(epoch / AREAS as u64, bytes);
         DepositsAt { area: (epoch % AREAS as u64) as usize, base }
     }
-    /// Where deposits of at most `bytes` of an exchange lie.
+    /// The place of deposits of at most `bytes` of an exchange.
     #[inline(always)]
     fn deposits_at(&self, epoch: u64, bytes: usize) -> DepositsAt {
         let small = DepositsAt::small(epoch, bytes).filter(|_| self.rotation().has_small);

@@ -72,7 +72,7 @@ impl<B: Board> Member<B> {
         Some(slot)
     }
 
-    /// Where the deposits of the next exchange lie, if that memory is known to be free and there.
+    /// The place of the deposits of the next exchange, if that memory is known to be free and there.
     #[inline(always)]
     pub(super) fn fast_path_deposits(&mut self, need: Need) -> Option<DepositsAt> {
         self.if_free(self.board.deposits_at(self.epoch + 1, need.deposit), need)

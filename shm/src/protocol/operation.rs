@@ -133,7 +133,7 @@ impl<'a, B: Board> Operation<'a, B> {
         Pieces::of(self.call, target_bytes, most).deposited(at)
     }
 
-    /// Where deposits of at most `bytes` of an exchange lie.
+    /// The place of deposits of at most `bytes` of an exchange.
     pub(super) fn deposits_at(&self, bytes: usize) -> DepositsAt {
         self.board.deposits_at(self.epoch, bytes)
     }

@@ -19,7 +19,7 @@ pub struct Pieces {
     pub element_bytes: usize,
     /// Bytes per element of an accumulator.
     pub accumulator_bytes: usize,
-    /// Where they are deposited.
+    /// Their place in deposits.
     pub at: DepositsAt,
 }
 

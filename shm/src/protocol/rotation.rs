@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// The most memory for the deposits of all ranks that is worth it.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What operations go around with their deposits: the same on all ranks.
+/// The memory that operations go around with their deposits: the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
     /// The part of each deposit of an area.

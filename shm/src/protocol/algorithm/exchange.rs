@@ -38,7 +38,7 @@ fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
     w.exchange.traits.folds && op.call.prepared.fold_few.is_none()
 }
 
-/// Where deposits lie that do not lie beside the marks.
+/// The place of deposits that do not lie beside the marks.
 pub(in crate::protocol) fn deposits_at<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> DepositsAt {
     op.deposits_at(w.deposit_most() * op.call.element_bytes)
 }

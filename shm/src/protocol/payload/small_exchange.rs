@@ -49,9 +49,7 @@ impl Call<'_> {
 
     /// The buffers of the call as those of an exchange.
     pub(super) fn whole_exchange(&self) -> Option<SmallExchange<'_>> {
-        let bytes = |count: usize| count.checked_mul(self.element_bytes);
-        let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
-        Some(SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData })
+        SmallExchange::of_elements(self.element_bytes, (self.send, self.send_count), (self.recv, self.recv_count))
     }
 }
 
@@ -83,20 +81,28 @@ impl<'a> Buffers<'a> {
 impl Buffers<'_> {
     /// The buffers for the fast path of a call by a user's operator.
     pub fn small_exchange_by_user(&self) -> Option<SmallExchange<'_>> {
-        let bytes = |count: usize| count.checked_mul(self.datatype.size());
-        let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
         let is_plain = self.is_whole && self.are_private();
-        is_plain.then_some(SmallExchange {
-            send: self.send,
-            recv: self.recv,
-            send_bytes,
-            recv_bytes,
-            borrowed: PhantomData,
-        })
+        let exchange = SmallExchange::of_elements(
+            self.datatype.size(),
+            (self.send, self.send_count),
+            (self.recv, self.recv_count),
+        );
+        exchange.filter(|_| is_plain)
     }
 }
 
 impl<'a> SmallExchange<'a> {
+    /// The buffers with so many elements each; `None` where no number holds their bytes.
+    fn of_elements(
+        element_bytes: usize,
+        (send, send_count): (*const u8, usize),
+        (recv, recv_count): (*mut u8, usize),
+    ) -> Option<Self> {
+        let bytes = |count: usize| count.checked_mul(element_bytes);
+        let (send_bytes, recv_bytes) = (bytes(send_count)?, bytes(recv_count)?);
+        Some(SmallExchange { send, recv, send_bytes, recv_bytes, borrowed: PhantomData })
+    }
+
     /// Bytes that are sent and bytes that are received.
     #[inline(always)]
     pub fn bytes(&self) -> [usize; 2] {
@@ -242,7 +248,7 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
 
     /// Returns whether a user's operator folds.
     pub(in crate::protocol) fn is_by_user(&self) -> bool {
-        matches!(self.blocks.fold, Some(SmallFold::User))
+        self.prepared.is_by_user()
     }
 
     /// Returns whether this rank has a deposit that is read.
