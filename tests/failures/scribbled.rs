@@ -3,12 +3,13 @@
 
 use crate::common::flags::{meet, raise, wait_for};
 use crate::common::{End, Job, Player, mix};
-use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, Op};
+use earlybird::{Algorithm, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, DType, Error, Op};
 use earlybird_shm::channel::RingLayout;
 use earlybird_shm::channel::lines::StateLine;
 use earlybird_shm::channel::ring::RankPair;
 use earlybird_shm::layout::Layout;
 use earlybird_shm::memory::POOL_BYTES;
+use earlybird_shm::protocol::lines::RankLine;
 use earlybird_shm::protocol::word::FoldWord;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -26,6 +27,7 @@ fn rank() {
         ("lost_error", lost_error),
         ("started", started),
         ("lent_anew", lent_anew),
+        ("lost_list", lost_list),
     ]);
 }
 
@@ -352,6 +354,36 @@ fn started_calls_whose_words_were_overwritten_end() {
         let job = Job::new("started", 3).arg(waits).run();
         assert!(job.iter().all(|said| said.iter().all(|code| code == "EB_POISONED")), "waits: {waits}, {job:?}");
     }
+}
+
+/// Rank 0 has scattered blocks of which it alone knew the lengths, and its word that it has told them is lost before rank 1 comes.
+fn lost_list(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.barrier().unwrap();
+    let (is_root, mut own) = (comm.rank() == 0, [0u8; 4]);
+    let scatter = |own: &mut [u8]| {
+        let (blocks, counts) = if is_root { ([7u8; 8].as_slice(), [4usize; 2].as_slice()) } else { (&[][..], &[][..]) };
+        let buffers = CallBuffers::of_bytes(Some(blocks), own, DType::U8.into());
+        let counts = Counts::PerOwner(counts);
+        comm.run(CollectiveArgs::describe(Collective::Scatter, Some(0), counts, buffers, Op::Sum)).map(drop)
+    };
+    if is_root {
+        player.say(code(scatter(&mut own)));
+        let call = Layout::new(2).line(2, 0) + std::mem::offset_of!(RankLine, call);
+        let shared = Shared::find(2);
+        assert_ne!(shared.read(call + 8, 8), [0; 8]);
+        shared.write(call + 8, &[0; 8]);
+    }
+    meet("lost", &comm);
+    if !is_root {
+        player.say(code(scatter(&mut own)));
+    }
+    player.say(code(comm.barrier()));
+}
+
+#[test]
+fn a_scatter_whose_list_was_lost_is_an_error() {
+    assert_eq!(Job::new("lost_list", 2).run(), [["ok", "EB_POISONED"], ["EB_POISONED"; 2]]);
 }
 
 /// The memory becomes that of another, healthy group, while these ranks still have their handles.

@@ -10,6 +10,7 @@ use crate::op::Op;
 use crate::protocol::Report;
 use crate::protocol::lengths::Announced;
 use crate::protocol::payload::largest_bundle;
+use crate::protocol::word::Cause;
 use std::borrow::Cow;
 
 impl NodeComm {
@@ -35,7 +36,8 @@ impl NodeComm {
     /// gets the error.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] on a rank whose block has another length than the root sends. The errors of [`NodeComm::execute`].
+    /// [`Error::Mismatch`] on a rank whose block has another length than the root sends; [`Error::Poisoned`] where the root's words say that
+    /// there is no list although there must be one. The errors of [`NodeComm::execute`].
     #[cold]
     pub(super) fn scatter_listed(&self, state: &mut NodeState, checked: CheckedArgs<'_>) -> Result<(), Error> {
         let args = checked.args();
@@ -49,7 +51,10 @@ impl NodeComm {
             Some(_) => counts,
             None => self.counts_of_root(state, root, counts)?,
         };
-        let sends = counts[self.rank];
+        let Some(&sends) = counts.get(self.rank) else {
+            let stop = state.member.fail(Cause::Corrupt, &[]);
+            return Err(self.error_of(&state.member, stop));
+        };
         if self.rank == root || sends == expects {
             return self.execute_checked_in(state, checked.with_counts_of_all(&counts)?);
         }
