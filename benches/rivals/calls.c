@@ -15,7 +15,8 @@
  * arrival to the last exit, and the distance in nanoseconds. All ranks run on one machine, whose clock they share.
  *
  * Where ranks that outnumber the processors are to come at one instant, the last of them comes when those before it leave it a
- * processor, and what they do until then would not count. So the tail begins with the first arrival there. */
+ * processor, and what they do until then would not count. So the tail begins with the first arrival there. And a rank that is done does
+ * not go on before all are: the others would wait for the processor while it computes, longest where a library lets it go first. */
 #define _GNU_SOURCE
 #include "../line_up.h"
 #include <errno.h>
@@ -231,6 +232,8 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
         int64_t exit = now();
         if (number >= 0)
             stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
+        if (oversubscribed)
+            line_up(0, 0);
         check(op, recv, number + WARM_UP);
     }
 }
