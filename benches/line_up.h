@@ -63,23 +63,26 @@ static void share_line(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Waits for all ranks, spinning or asleep; returns the instant at which they begin, `lead_ns` after the last one has come. */
-static int64_t line_up(int64_t lead_ns, int spins)
+/* What a rank does while it waits for the others: it sleeps, or spins, or lets those run that share its processor. */
+enum waiting { SLEEPS, SPINS, YIELDS };
+
+/* Waits for all ranks; returns the instant at which they begin, `lead_ns` after the last one has come. */
+static int64_t line_up(int64_t lead_ns, enum waiting waiting)
 {
     uint32_t generation = atomic_load(&line->generation);
     if (atomic_fetch_add(&line->arrived, 1) + 1 == (uint32_t)ranks) {
         atomic_store(&line->arrived, 0);
         atomic_store(&line->begin, now() + lead_ns);
         atomic_fetch_add(&line->generation, 1);
-        if (!spins)
+        if (waiting == SLEEPS)
             syscall(SYS_futex, &line->generation, FUTEX_WAKE, ranks, NULL, NULL, 0);
     }
-    while (atomic_load(&line->generation) == generation) {
-        if (spins)
-            __builtin_ia32_pause();
-        else
-            syscall(SYS_futex, &line->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
-    }
+    while (atomic_load(&line->generation) == generation)
+        switch (waiting) {
+        case SLEEPS: syscall(SYS_futex, &line->generation, FUTEX_WAIT, generation, NULL, NULL, 0); break;
+        case SPINS: __builtin_ia32_pause(); break;
+        case YIELDS: sched_yield(); break;
+        }
     return atomic_load(&line->begin);
 }
 
@@ -88,7 +91,7 @@ static int64_t line_up(int64_t lead_ns, int spins)
 static int64_t distance(void)
 {
     enum { TURNS = 400 };
-    int64_t begin = line_up(0, 1);
+    int64_t begin = line_up(0, SPINS);
     if (ranks == 1 || rank > 1)
         return 0;
     for (uint32_t turn = 0; turn < TURNS; turn++) {

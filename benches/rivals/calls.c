@@ -225,7 +225,7 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
     for (int number = -WARM_UP; number < calls; number++) {
         fill(op, send, recv, number + WARM_UP);
         make_others();
-        wait_until(line_up(lead_ns, 0) + lateness(pattern, rank, number, delay));
+        wait_until(line_up(lead_ns, SLEEPS) + lateness(pattern, rank, number, delay));
         int64_t arrival = now();
         for (int i = in_a_row(pattern); i > 0; i--)
             op->call(send, recv, (int)block);
@@ -233,7 +233,7 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
         if (number >= 0)
             stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
         if (oversubscribed)
-            line_up(0, 0);
+            line_up(0, YIELDS);
         check(op, recv, number + WARM_UP);
     }
 }

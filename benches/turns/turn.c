@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         for (size_t i = 0; i < count; i++)
             send[i] = value(rank, i, call);
-        int64_t begin = line_up(LEAD_NS, 1) + ((uint64_t)rank == random % (uint64_t)ranks ? late_ns : 0);
+        int64_t begin = line_up(LEAD_NS, SPINS) + ((uint64_t)rank == random % (uint64_t)ranks ? late_ns : 0);
         while (now() < begin)
             ;
         int library = whose_turn(call, libraries);
