@@ -32,7 +32,10 @@ impl NodeComm {
     fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Box<Error>>> {
         let state = &mut *self.state.try_lock()?;
         let NodeState { broken, member, calls, last, begun, .. } = state;
-        let cached = calls.find(key, payload.counts())?;
+        let cached = match calls.find(key, payload.counts()) {
+            Some(cached) => cached,
+            None => calls.prepare_of_other_length(key, &self.thresholds)?,
+        };
         if *broken || member.board.is_forked_child() {
             return None;
         }

@@ -22,6 +22,10 @@ pub(super) struct CallKey {
     count: usize,
 }
 
+/// The bits of [`CallKey::count`] that do not tell lengths, and those of [`CallKey::kind`] that tell that not all blocks have one length.
+const NOT_LENGTHS: usize = !0 << 48;
+const NOT_UNIFORM: u64 = !0 << 56;
+
 /// Programs take turns between several calls, whose preparation takes longer than a small call. So the prepared state of that many is
 /// kept, in sets: the arguments of a call give its set.
 const SETS: usize = 16;
@@ -196,6 +200,23 @@ impl CallKey {
     }
 }
 
+impl CallKey {
+    /// The key of any call that differs from this one in its length at most, if all blocks have one length.
+    pub(super) fn of_any_length(self) -> Option<CallKey> {
+        (self.kind & NOT_UNIFORM == 0).then_some(CallKey { count: self.count & NOT_LENGTHS, ..self })
+    }
+
+    /// The lengths in [`CallKey::count`]; of an allreduce by the library's operators its elements.
+    pub(super) fn lengths(self) -> [usize; 2] {
+        let most = MOST_BYTES;
+        [self.count & most, self.count >> 24 & most]
+    }
+
+    fn words(self) -> [u64; 2] {
+        [self.kind, self.count as u64]
+    }
+}
+
 /// See [`CallKey::count`]; `None` for a root that cannot be, which is refused in the general way.
 #[inline(always)]
 fn lengths_of([send, recv]: [usize; 2], root: Option<usize>, in_place: bool) -> Option<usize> {
@@ -215,7 +236,7 @@ pub(super) struct CachedCall {
     pub(super) key: Option<CallKey>,
     pub(super) prepared: Prepared<'static>,
     /// See [`CachedPayload::counts`].
-    counts: Box<[usize]>,
+    pub(super) counts: Box<[usize]>,
     /// The blocks of an exchange that may go the fast path.
     pub(super) blocks: Option<SmallBlocks>,
     /// Bytes of the largest deposit, and elements of each block in one where ranks announce their lengths.
@@ -252,7 +273,12 @@ impl CachedCall {
 
 /// The prepared state of earlier calls.
 #[derive(Debug, Default)]
-pub(super) struct CallCache([Set; SETS]);
+pub(super) struct CallCache {
+    sets: [Set; SETS],
+    /// The set and the place of the last call that was prepared of those that differ in their length at most, by the set of
+    /// [`CallKey::of_any_length`].
+    of_any_length: [(u8, u8); SETS],
+}
 
 /// The calls of a set, and the place of the next one that is not there: the oldest has to go.
 #[derive(Debug, Default)]
@@ -265,7 +291,7 @@ impl CallCache {
     /// The prepared state of the call with this key and these [`CachedPayload::counts`].
     #[inline(always)]
     pub(super) fn find(&self, key: CallKey, counts: &[usize]) -> Option<&CachedCall> {
-        let set = &self.0[set_of([key.kind, key.count as u64])];
+        let set = &self.sets[set_of(key.words())];
         let is_it = |cached: &&CachedCall| cached.key == Some(key) && (counts.is_empty() || *cached.counts == *counts);
         set.calls.iter().find_map(|place| place.as_ref().filter(is_it))
     }
@@ -277,8 +303,8 @@ impl CallCache {
         (signature, datatype): (Signature, Datatype),
     ) -> &mut Option<CachedCall> {
         let (key, counts) = small.unzip();
-        let words = key.map_or([signature.kind, signature.count], |key| [key.kind, key.count as u64]);
-        let set = &mut self.0[set_of(words)];
+        let number = set_of(key.map_or([signature.kind, signature.count], CallKey::words));
+        let set = &mut self.sets[number];
         let counts = counts.unwrap_or_default();
         // The signature of blocks with lengths of their own does not tell the size of a user's type.
         let is_of_call = |cached: &CachedCall| {
@@ -287,14 +313,36 @@ impl CallCache {
         };
         let at = match set.calls.iter().position(|place| place.as_ref().is_some_and(is_of_call)) {
             Some(at) => at,
-            None => {
-                let at = set.next;
-                set.next = (at + 1) % CALLS_OF_A_SET;
-                set.calls[at] = None;
-                at
-            }
+            None => self.make_room(number, key),
         };
-        &mut set.calls[at]
+        &mut self.sets[number].calls[at]
+    }
+
+    /// Empties the place of the oldest call of a set for one with this key.
+    fn make_room(&mut self, number: usize, key: Option<CallKey>) -> usize {
+        let set = &mut self.sets[number];
+        let at = set.next;
+        set.next = (at + 1) % CALLS_OF_A_SET;
+        set.calls[at] = None;
+        if let Some(key) = key.and_then(CallKey::of_any_length) {
+            self.of_any_length[set_of(key.words())] = (number as u8, at as u8);
+        }
+        at
+    }
+
+    /// The last call that was prepared and differs from that of `key` in its length alone.
+    pub(super) fn find_of_any_length(&self, key: CallKey) -> Option<&CachedCall> {
+        let of_any_length = key.of_any_length()?;
+        let (set, at) = self.of_any_length[set_of(of_any_length.words())];
+        let call = self.sets[usize::from(set)].calls[usize::from(at)].as_ref();
+        call.filter(|call| call.key.and_then(CallKey::of_any_length) == Some(of_any_length))
+    }
+
+    /// Keeps the prepared state of a call whose key is not there.
+    pub(super) fn insert(&mut self, key: CallKey, call: CachedCall) -> &CachedCall {
+        let number = set_of(key.words());
+        let at = self.make_room(number, Some(key));
+        self.sets[number].calls[at].insert(call)
     }
 
     /// Forgets all calls.
@@ -381,6 +429,6 @@ mod tests {
             assert!(calls.find(key(count), &[]).is_some_and(|found| found.signature == signature(count)), "{count}");
             assert!(calls.find(CallKey { kind: 8, count }, &[]).is_none());
         }
-        assert_eq!(calls.0.iter().flat_map(|set| &set.calls).flatten().count(), SETS * CALLS_OF_A_SET);
+        assert_eq!(calls.sets.iter().flat_map(|set| &set.calls).flatten().count(), SETS * CALLS_OF_A_SET);
     }
 }

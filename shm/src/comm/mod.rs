@@ -8,6 +8,7 @@ mod errors;
 mod execute;
 mod listed_scatter;
 mod node_comm;
+mod other_length;
 mod outside;
 mod registered;
 mod registered_buffers;

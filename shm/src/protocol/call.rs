@@ -1,6 +1,7 @@
 //! A call of one rank: the prepared state that all its operations share, and the buffers of one operation.
 
 use super::collective::Collective;
+use super::decide::Thresholds;
 use super::shared_result::SharedResult;
 use super::signature::Signature;
 use super::store_pace::Stores;
@@ -123,7 +124,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// Returns whether a user's operator folds.
-    pub(super) fn is_by_user(&self) -> bool {
+    pub fn is_by_user(&self) -> bool {
         self.collective.traits().folds && !matches!(self.arithmetic, Arithmetic::Built(_))
     }
 
@@ -133,6 +134,13 @@ impl<'a> Prepared<'a> {
         'a: 'b,
     {
         Prepared { arithmetic: Arithmetic::User(operator), ..*self }
+    }
+
+    /// The state of the same call with another number of elements in each block, if it runs by the same algorithm.
+    pub fn of_length(&self, elements: usize, thresholds: &Thresholds) -> Option<Self> {
+        let (signature, bytes) = (self.signature.of_length(elements), elements * self.datatype.size());
+        let algorithm = thresholds.choose(self.collective, signature.algorithm()?, bytes, self.in_rank_order);
+        (algorithm == self.algorithm).then(|| Prepared { signature, hash: signature.hash(), ..*self })
     }
 
     fn collective_of(signature: Signature) -> Collective {

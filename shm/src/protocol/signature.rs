@@ -90,6 +90,12 @@ impl Signature {
         Signature { kind: self.kind | UNEQUAL, count }
     }
 
+    /// Sets another number of elements of each block, where all have as many.
+    pub fn of_length(self, elements: usize) -> Self {
+        let user_size = self.count >> USER_SIZE_SHIFT << USER_SIZE_SHIFT;
+        Signature { count: elements as u64 | user_size, ..self }
+    }
+
     /// Marks a part of a larger operation with this number, of which 11 bits count.
     #[inline]
     pub fn within(self, number: u16) -> Self {
@@ -100,6 +106,11 @@ impl Signature {
     /// The number of [`Signature::within`].
     pub fn number_within(self) -> u16 {
         (self.kind >> 25 & 0x7f | (self.kind >> 44 & 0xf) << 7) as u16
+    }
+
+    /// The algorithm that was requested, if the collective has it.
+    pub fn algorithm(self) -> Option<Algorithm> {
+        Algorithm::from_repr((self.kind >> 32) as u8 & 0x7f)
     }
 
     /// Returns whether the call is non-blocking.

@@ -74,14 +74,24 @@ pub(super) enum SmallFold {
     User,
 }
 
+impl SmallFold {
+    /// The fold of blocks of so many bytes in the call `prepared`; `None` where its accumulators are not its results.
+    fn of(prepared: &Prepared<'_>, block: usize) -> Option<Self> {
+        let Arithmetic::Built(kernels) = prepared.arithmetic else { return Some(SmallFold::User) };
+        let fold = if block <= INLINE_BYTES { prepared.fold_few? } else { kernels.fold };
+        prepared.fold_few.map(|_| SmallFold::Built(fold, prepared.accumulator_bytes.trailing_zeros()))
+    }
+}
+
 /// The blocks of a small exchange as one rank sends and receives them; the same while calls repeat.
 #[derive(Debug, Clone)]
 pub struct SmallBlocks {
     pub(super) me: usize,
     pub(super) ranks: usize,
-    /// Bytes of the largest block, and of the largest deposit.
+    /// Bytes of the largest block, of the largest deposit, and of the largest that could be.
     pub(super) block: usize,
     pub(super) deposit_bytes: usize,
+    most_bytes: usize,
     /// The sums of [`UnequalSizes`]; none where all blocks have the same length.
     pub(super) starts: Box<[usize]>,
     /// Bytes of all blocks that this rank sends, and of all that it receives.
@@ -139,13 +149,8 @@ impl SmallBlocks {
             |of_each: bool| if of_each { (0..ranks).map(bytes_of).fold(0, usize::saturating_add) } else { own };
         let fold = match prepared.arithmetic {
             Arithmetic::Moved(None) if !traits.folds => None,
-            Arithmetic::Built(kernels) => {
-                let fold_inline = prepared.fold_few?;
-                let fold = if block <= INLINE_BYTES { fold_inline } else { kernels.fold };
-                Some(SmallFold::Built(fold, prepared.accumulator_bytes.trailing_zeros()))
-            }
-            Arithmetic::Moved(None) | Arithmetic::User(_) => Some(SmallFold::User),
             Arithmetic::Moved(Some(_)) => return None,
+            _ => Some(SmallFold::of(prepared, block)?),
         };
         let in_turn = fold.is_some() && receives && (prepared.in_rank_order || traits.prefix.is_some());
         let [send_bytes, recv_bytes] =
@@ -154,16 +159,16 @@ impl SmallBlocks {
         let deposit_bytes = block.saturating_mul(sent);
         let is_source = |rank: usize| sources.contains(&rank) && bytes_of(if in_parts { me } else { rank }) > 0;
         let others = (0..ranks).filter(|rank| *rank != me && is_source(*rank)).count();
-        let most_bytes = match fold {
+        let most_bytes = window_bytes.min(match fold {
             Some(_) if others > 1 => MOST_BYTES_OF_MANY,
             // An element of a user's may not end where a piece does.
             Some(SmallFold::User) => PIECE_BYTES,
             _ => MOST_BYTES,
-        };
+        });
         let fits = prepared.lane == Lane::Exchange
             && block > 0
             && !(owners_announce && receives)
-            && deposit_bytes <= window_bytes.min(most_bytes)
+            && deposit_bytes <= most_bytes
             && (!contributes || to_send == send_bytes)
             && (!receives || to_receive == recv_bytes);
         fits.then_some(SmallBlocks {
@@ -171,6 +176,7 @@ impl SmallBlocks {
             ranks,
             block,
             deposit_bytes,
+            most_bytes,
             starts: starts.into(),
             send_bytes,
             recv_bytes,
@@ -186,6 +192,33 @@ impl SmallBlocks {
             fold,
             in_turn,
         })
+    }
+
+    /// The blocks of the call `prepared`, which differs from that of these, all of one length, by a block of so many bytes, not 0; `None` where
+    /// it may not go the fast path.
+    pub fn of_length(&self, prepared: &Prepared<'_>, block: usize) -> Option<Self> {
+        let scaled = |bytes: usize| bytes / self.block * block;
+        let deposit_bytes = scaled(self.deposit_bytes);
+        let fold = match self.fold {
+            None => None,
+            Some(_) => Some(SmallFold::of(prepared, block)?),
+        };
+        let fits = self.are_equal() && self.announced.is_none() && deposit_bytes <= self.most_bytes;
+        fits.then(|| SmallBlocks {
+            block,
+            deposit_bytes,
+            starts: Box::default(),
+            send_bytes: scaled(self.send_bytes),
+            recv_bytes: scaled(self.recv_bytes),
+            sources: self.sources.clone(),
+            fold,
+            ..*self
+        })
+    }
+
+    /// Bytes of the largest block.
+    pub fn block(&self) -> usize {
+        self.block
     }
 
     /// Returns whether all blocks have the same length.
