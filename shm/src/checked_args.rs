@@ -204,8 +204,7 @@ impl<'a> CheckedArgs<'a> {
 
     /// Sets the options; a scan always folds in rank order.
     pub fn set_options(&mut self, options: CallOptions) {
-        let in_rank_order = self.collective().traits().prefix.is_some();
-        let order = if in_rank_order { FoldOrder::Rank } else { options.order };
+        let order = self.collective().traits().fold_order(options.order);
         self.args.options = CallOptions { order, ..options };
     }
 }

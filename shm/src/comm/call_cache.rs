@@ -151,7 +151,7 @@ impl CallKey {
         let kind = collective as u64
             | (dtype as u64) << 8
             | (op as u64) << 16
-            | (options.order as u64) << 24
+            | (traits.fold_order(options.order) as u64) << 24
             | (options.algorithm as u64) << 32
             | u64::from(options.within) << 40
             | u64::from(matches!(counts, Counts::PerOwner(_))) << 56
@@ -191,7 +191,7 @@ impl CallKey {
         let kind = collective as u64
             | u64::from(buffers.datatype().code()) << 8
             | u64::from(operator.identity().code()) << 16
-            | (options.order as u64) << 24
+            | (traits.fold_order(options.order) as u64) << 24
             | (element_bytes as u64) << 25
             | (options.algorithm as u64) << 32
             | u64::from(options.within) << 40;

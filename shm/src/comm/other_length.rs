@@ -53,11 +53,12 @@ mod tests {
     use crate::args::{CollectiveArgs, Counts};
     use crate::call_buffers::CallBuffers;
     use crate::kernels::Maker;
-    use crate::op::{DType, FoldOrder, Op};
+    use crate::op::{DType, Datatype, Op};
     use crate::protocol::call::Prepared;
     use crate::protocol::collective::Collective;
-    use crate::protocol::decide::folds_in_rank_order;
     use crate::protocol::geometry::{Exchange, Lens};
+    use crate::reduce_op::ReduceOp;
+    use crate::user_op::UserOp;
 
     const WINDOW_BYTES: usize = 64 << 10;
 
@@ -65,7 +66,8 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     struct Shape {
         collective: Collective,
-        dtype: DType,
+        /// Of elements of a user's type the operator is a user's, too.
+        datatype: Datatype,
         in_place: bool,
         ranks: usize,
         me: usize,
@@ -75,14 +77,19 @@ mod tests {
     impl Shape {
         /// Calls `look` with the arguments for blocks of so many elements.
         fn with_args<R>(self, elements: usize, look: impl FnOnce(CollectiveArgs<'_>) -> R) -> R {
-            let Shape { collective, dtype, in_place, ranks, me, root } = self;
+            let Shape { collective, datatype, in_place, ranks, me, root } = self;
             let exchange = Exchange::new(collective, root, ranks, Lens::Equal(elements));
-            let [send, recv] = [exchange.send_count(me), exchange.recv_count(me)].map(|count| count * dtype.size());
+            let [send, recv] = [exchange.send_count(me), exchange.recv_count(me)].map(|count| count * datatype.size());
             let (send, mut recv) =
                 if in_place { (None, vec![0; send.max(recv)]) } else { (Some(vec![0; send]), vec![0; recv]) };
-            let buffers = CallBuffers::of_bytes(send.as_deref(), &mut recv, dtype.into());
+            let buffers = CallBuffers::of_bytes(send.as_deref(), &mut recv, datatype);
             let root = collective.traits().has_root().then_some(root);
-            look(CollectiveArgs::describe(collective, root, Counts::Uniform, buffers, Op::Max))
+            let larger = UserOp::commutative(|a: &[u64; 2], b: &[u64; 2]| *a.max(b));
+            let op = match datatype {
+                Datatype::Builtin(_) => ReduceOp::Builtin(Op::Max),
+                Datatype::Opaque(_) => ReduceOp::User(&larger),
+            };
+            look(CollectiveArgs::describe(collective, root, Counts::Uniform, buffers, op))
         }
 
         fn thresholds(self) -> Thresholds {
@@ -96,15 +103,18 @@ mod tests {
 
         /// The call as it is prepared in the general way.
         fn prepare(self, elements: usize) -> Option<CachedCall> {
-            let Shape { collective, dtype, ranks, me, .. } = self;
+            let Shape { collective, datatype, ranks, me, .. } = self;
             self.with_args(elements, |args| {
                 let checked = args.check(me, ranks).ok()?;
-                let signature = checked.signature();
-                let in_rank_order = folds_in_rank_order(collective, FoldOrder::Arrival, dtype, Op::Max, ranks);
-                let bytes = checked.selecting_bytes();
-                let algorithm = self.thresholds().choose(collective, Algorithm::Auto, bytes, in_rank_order);
+                let (signature, bytes) = (checked.signature(), checked.selecting_bytes());
+                let algorithm = self.thresholds().choose(collective, Algorithm::Auto, bytes, false);
                 let lane = signature.in_lane(algorithm == Algorithm::Flat);
-                let prepared = Prepared::new(lane, dtype, Op::Max, ranks, in_rank_order, algorithm).expect("it exists");
+                let prepared = match datatype {
+                    Datatype::Builtin(dtype) => {
+                        Prepared::new(lane, dtype, Op::Max, ranks, false, algorithm).expect("it exists")
+                    }
+                    Datatype::Opaque(_) => Prepared::of_user(lane, datatype, ranks, false, algorithm),
+                };
                 let small = CallKey::of(checked.args()).filter(|(_, payload)| payload.bytes() <= WINDOW_BYTES);
                 Some(CachedCall::new(signature, prepared, small, (me, WINDOW_BYTES)))
             })
@@ -120,16 +130,18 @@ mod tests {
     fn what_is_taken_over_is_what_would_be_prepared() {
         let (mut taken_over, mut refused) = (0, 0);
         for &collective in Collective::PUBLIC {
-            for dtype in [DType::U8, DType::F64] {
+            let before = taken_over;
+            for datatype in [DType::U8.into(), DType::F64.into(), Datatype::Opaque(16)] {
                 for (ranks, me, root) in [(2, 0, 0), (2, 1, 0), (3, 0, 2), (3, 1, 1), (4, 3, 3), (9, 2, 1)] {
                     for in_place in [false, true] {
-                        let shape = Shape { collective, dtype, in_place, ranks, me, root };
+                        let shape = Shape { collective, datatype, in_place, ranks, me, root };
                         let of_shape = compare(shape);
                         taken_over += of_shape.0;
                         refused += of_shape.1;
                     }
                 }
             }
+            assert!(taken_over > before || !collective.traits().has_data, "{}", collective.name());
         }
         assert!(taken_over > 1000 && refused > 1000, "{taken_over} calls were taken over, {refused} were not");
     }
@@ -139,11 +151,11 @@ mod tests {
         let (mut taken_over, mut refused) = (0, 0);
         let lengths = [0, 1, 2, 3, 13, 14, 100, 1024, 1025, 8192, 20_000, 70_000];
         for from in lengths {
-            let Some((kept, kept_key)) =
-                shape.prepare(from).zip(shape.key(from)).filter(|(kept, key)| kept.key == Some(*key))
-            else {
-                continue;
-            };
+            let Some((kept, key)) = shape.prepare(from).zip(shape.key(from)) else { continue };
+            assert!(
+                kept.key.is_none_or(|kept| kept == key),
+                "{shape:?}, {from}: what is looked up is not what is kept"
+            );
             for to in lengths {
                 let Some(key) = shape.key(to) else { continue };
                 let prepared = shape.prepare(to).expect("checked");
@@ -154,7 +166,7 @@ mod tests {
                     }
                     None => {
                         let both = Shape::is_fast(&kept) && Shape::is_fast(&prepared) && prepared.key == Some(key);
-                        assert!(!both || from == 0 || to == 0, "{shape:?}, {from} and {to}, {kept_key:?} {key:?}");
+                        assert!(!both || from == 0 || to == 0, "{shape:?}, {from} and {to}");
                         refused += 1;
                     }
                 }
@@ -165,8 +177,14 @@ mod tests {
 
     #[test]
     fn lengths_that_do_not_fit_each_other_are_refused() {
-        let shape =
-            Shape { collective: Collective::AllGather, dtype: DType::F64, in_place: false, ranks: 3, me: 1, root: 0 };
+        let shape = Shape {
+            collective: Collective::AllGather,
+            datatype: DType::F64.into(),
+            in_place: false,
+            ranks: 3,
+            me: 1,
+            root: 0,
+        };
         let kept = shape.prepare(4).expect("it fits");
         let refuses = |send: usize, recv: usize| {
             let (send, mut recv) = (vec![0.0f64; send], vec![0.0f64; recv]);
@@ -190,8 +208,14 @@ mod tests {
 
     #[test]
     fn a_call_is_prepared_out_of_the_last_one_of_its_kind() {
-        let shape =
-            Shape { collective: Collective::Broadcast, dtype: DType::F64, in_place: true, ranks: 3, me: 1, root: 0 };
+        let shape = Shape {
+            collective: Collective::Broadcast,
+            datatype: DType::F64.into(),
+            in_place: true,
+            ranks: 3,
+            me: 1,
+            root: 0,
+        };
         let mut calls = CallCache::default();
         let key = |shape: Shape, elements| shape.key(elements).expect("a key");
         assert!(calls.prepare_of_other_length(key(shape, 8), &shape.thresholds()).is_none(), "nothing is kept");
@@ -204,7 +228,7 @@ mod tests {
         }
         let other = Shape { root: 2, ..shape };
         assert!(calls.prepare_of_other_length(key(other, 8), &shape.thresholds()).is_none(), "of another root");
-        let other = Shape { dtype: DType::I64, ..shape };
+        let other = Shape { datatype: DType::I64.into(), ..shape };
         assert!(calls.prepare_of_other_length(key(other, 8), &shape.thresholds()).is_none(), "of another type");
     }
 }

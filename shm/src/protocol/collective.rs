@@ -4,6 +4,7 @@
 use crate::Error;
 use crate::config::Algorithm::{self, Chain, Flat, Leader, SingleCopy, Slices, StaticLeader, StaticLeaderEarly};
 use crate::named::did_you_mean;
+use crate::op::FoldOrder;
 use std::ops::Range;
 use std::str::FromStr;
 use strum::{FromRepr, VariantArray};
@@ -191,6 +192,12 @@ impl Traits {
     #[inline]
     pub const fn joins(&self) -> bool {
         matches!(self.senders, Side::All) && !self.folds
+    }
+
+    /// The order in which contributions are folded where this one is `requested`: those of a scan by rank in any case.
+    #[inline]
+    pub const fn fold_order(&self, requested: FoldOrder) -> FoldOrder {
+        if self.prefix.is_some() { FoldOrder::Rank } else { requested }
     }
 
     /// Returns whether the root sends a block to each rank, or receives one from each.
