@@ -11,7 +11,7 @@ use crate::call::{MpiCall, check_not_in_place};
 use crate::intercepted::InterceptedComm;
 use crate::row::{Row, Span};
 use crate::summary::ForwardReason;
-use crate::transfer::{BlockBytes, Refusal, Transfer, carry_out};
+use crate::transfer::{BlockBytes, Refusal, Transfer, UnequalBytes, carry_out};
 use std::ffi::c_int;
 
 /// A buffer as three arguments of MPI describe it: its address, the count and the type of its elements, or of each of its blocks.
@@ -147,7 +147,7 @@ impl UnequalBlocks {
         &self,
         intercepted: &InterceptedComm,
         call: MpiCall,
-        bytes: &mut Vec<usize>,
+        bytes: &mut UnequalBytes,
     ) -> Result<(Row, (RecvPtr, Block)), Refusal> {
         let (mut span, mut own, mut rank) = (Span::default(), (self.at, Block::EMPTY), 0);
         let add = |offset, block: Block| {
@@ -180,7 +180,7 @@ pub unsafe fn broadcast(call: MpiCall, buffer: Elements, root: c_int) -> Option<
 }
 
 #[inline(always)]
-fn broadcast_sides(call: MpiCall, buffer: Elements, root: c_int) -> Result<Transfer, Refusal> {
+fn broadcast_sides(call: MpiCall, buffer: Elements, root: c_int) -> Result<Transfer<'static>, Refusal> {
     let (intercepted, root) = call.with_root(Some(root))?;
     let block = buffer.block(intercepted, call)?;
     let row = || Row::joined(buffer.at, block);
@@ -207,7 +207,7 @@ pub unsafe fn equal_blocks(call: MpiCall, own: Elements, all: Elements, root: Op
 }
 
 #[inline(always)]
-fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>) -> Result<Transfer, Refusal> {
+fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>) -> Result<Transfer<'static>, Refusal> {
     let is_in_place = own.is_in_place();
     let (intercepted, root) = call.with_root(root)?;
     if root.is_some_and(|root| root != intercepted.rank) {
@@ -235,43 +235,75 @@ fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>)
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalBlocks, root: c_int) -> Option<c_int> {
-    let is_in_place = own.is_in_place();
-    let transfer = || {
-        let (intercepted, root) = call.with_root(Some(root))?;
-        if intercepted.selection.always_prefers_mpi(call.function) {
-            return Err(ForwardReason::Faster.into());
-        }
-        let sides = || {
-            if root != Some(intercepted.rank) {
-                check_not_in_place(is_in_place)?;
-                let block = own.block(intercepted, call)?;
-                return Ok((BlockBytes::Own(block.bytes()), Row::joined(own.at, block), Row::EMPTY));
-            }
-            let mut bytes = Vec::with_capacity(intercepted.size);
-            // SAFETY: by the caller's contract.
-            let (all, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
-            let own = match is_in_place && is_scatter(call) {
-                true => Row::unread(mine.1.bytes()),
-                false => own.contribution(intercepted, mine)?,
-            };
-            Ok((BlockBytes::PerOwner(bytes.into()), own, all))
-        };
-        let of = |(block_bytes, send, recv), is_in_place| {
-            turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv })
-        };
-        sides().map(|sides| of(sides, is_in_place)).inspect_err(|_: &Refusal| {
-            if call.request.is_some() {
-                return;
-            }
-            let no_bytes = BlockBytes::PerOwner(vec![0; intercepted.size].into());
-            let nothing = of((no_bytes, Row::EMPTY, Row::EMPTY), false);
-            // SAFETY: no bytes are sent or received. That others send or expect some is no error to tell of.
-            let _ = unsafe { nothing.run(call.collective()) };
-        })
-    };
-    let count = if is_in_place { 0 } else { own.count };
+    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, UnequalBytes::new());
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (count, own.dtype), transfer()) }
+    unsafe { carry_out(call, (count, own.dtype), sides_at_root(call, own, all, root, &mut bytes)) }
+}
+
+/// # Safety
+/// The contract of `unequal_blocks_at_root`.
+#[inline(always)]
+unsafe fn sides_at_root<'a>(
+    call: MpiCall,
+    own: Elements,
+    all: UnequalBlocks,
+    root: c_int,
+    bytes: &'a mut UnequalBytes,
+) -> Result<Transfer<'a>, Refusal> {
+    let (intercepted, root) = call.with_root(Some(root))?;
+    if intercepted.selection.always_prefers_mpi(call.function) {
+        return Err(ForwardReason::Faster.into());
+    }
+    let is_in_place = own.is_in_place();
+    // SAFETY: by the caller's contract.
+    match unsafe { sides_of_owner(call, intercepted, (own, all), root, bytes) } {
+        Ok((block_bytes, send, recv)) => {
+            Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
+        }
+        Err(refusal) => {
+            if call.request.is_none() {
+                take_part_with_no_bytes(call, intercepted, root);
+            }
+            Err(refusal)
+        }
+    }
+}
+
+/// The sides of a gather: the block of this rank, and on the root those of all.
+///
+/// # Safety
+/// The contract of `unequal_blocks_at_root`.
+#[inline(always)]
+unsafe fn sides_of_owner<'a>(
+    call: MpiCall,
+    intercepted: &InterceptedComm,
+    (own, all): (Elements, UnequalBlocks),
+    root: Option<usize>,
+    bytes: &'a mut UnequalBytes,
+) -> Result<(BlockBytes<'a>, Row, Row), Refusal> {
+    let is_in_place = own.is_in_place();
+    if root != Some(intercepted.rank) {
+        check_not_in_place(is_in_place)?;
+        let block = own.block(intercepted, call)?;
+        return Ok((BlockBytes::Own(block.bytes()), Row::joined(own.at, block), Row::EMPTY));
+    }
+    // SAFETY: by the caller's contract.
+    let (all, mine) = unsafe { all.read_row(intercepted, call, bytes)? };
+    let own = match is_in_place && is_scatter(call) {
+        true => Row::unread(mine.1.bytes()),
+        false => own.contribution(intercepted, mine)?,
+    };
+    Ok((BlockBytes::PerOwner(bytes), own, all))
+}
+
+/// Makes the call of a rank whose arguments are invalid. That others send or expect some is no error to tell of.
+#[cold]
+fn take_part_with_no_bytes(call: MpiCall, intercepted: &'static InterceptedComm, root: Option<usize>) {
+    let (no_bytes, [send, recv]) = (vec![0; intercepted.size], [Row::EMPTY; 2]);
+    let block_bytes = BlockBytes::PerOwner(&no_bytes);
+    let nothing = Transfer { intercepted, root, block_bytes, is_in_place: false, send, recv };
+    // SAFETY: no bytes are sent or received.
+    let _ = unsafe { nothing.run(call.collective()) };
 }
 
 /// Intercepts MPI_Allgatherv. Returns `None` for a call that is forwarded.
@@ -279,18 +311,25 @@ pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalB
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn all_gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks) -> Option<c_int> {
-    let is_in_place = own.is_in_place();
-    let transfer = || {
-        let intercepted = call.intercepted()?;
-        let mut bytes = Vec::with_capacity(intercepted.size);
-        // SAFETY: by the caller's contract.
-        let (recv, mine) = unsafe { all.read_row(intercepted, call, &mut bytes)? };
-        let (send, block_bytes) = (own.contribution(intercepted, mine)?, BlockBytes::PerRank(bytes.into()));
-        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
-    };
-    let count = if is_in_place { 0 } else { own.count };
+    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, UnequalBytes::new());
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (count, own.dtype), transfer()) }
+    unsafe { carry_out(call, (count, own.dtype), unequal_sides(call, own, all, &mut bytes)) }
+}
+
+/// # Safety
+/// The contract of `all_gather_unequal`.
+#[inline(always)]
+unsafe fn unequal_sides<'a>(
+    call: MpiCall,
+    own: Elements,
+    all: UnequalBlocks,
+    bytes: &'a mut UnequalBytes,
+) -> Result<Transfer<'a>, Refusal> {
+    let intercepted = call.intercepted()?;
+    // SAFETY: by the caller's contract.
+    let (recv, mine) = unsafe { all.read_row(intercepted, call, bytes)? };
+    let (send, block_bytes) = (own.contribution(intercepted, mine)?, BlockBytes::PerRank(bytes));
+    Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: own.is_in_place(), send, recv })
 }
 
 #[inline(always)]
@@ -300,7 +339,7 @@ fn is_scatter(call: MpiCall) -> bool {
 
 /// Turns a gather round, if the call is a scatter. In place the root's own block is not moved.
 #[inline(always)]
-fn turned_if_scatter(call: MpiCall, gather: Transfer) -> Transfer {
+fn turned_if_scatter(call: MpiCall, gather: Transfer<'_>) -> Transfer<'_> {
     match is_scatter(call) {
         true => Transfer { is_in_place: false, send: gather.recv, recv: gather.send, ..gather },
         false => gather,
@@ -318,7 +357,7 @@ pub unsafe fn alltoall(call: MpiCall, send: Elements, recv: Elements) -> Option<
 }
 
 #[inline(always)]
-fn alltoall_sides(call: MpiCall, send: Elements, recv: Elements) -> Result<Transfer, Refusal> {
+fn alltoall_sides(call: MpiCall, send: Elements, recv: Elements) -> Result<Transfer<'static>, Refusal> {
     let intercepted = call.intercepted()?;
     let received = recv.block(intercepted, call)?;
     let is_in_place = send.is_in_place();
@@ -338,18 +377,27 @@ fn alltoall_sides(call: MpiCall, send: Elements, recv: Elements) -> Result<Trans
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn alltoall_unequal(call: MpiCall, send: UnequalBlocks, recv: UnequalBlocks) -> Option<c_int> {
-    let transfer = || {
-        let intercepted = call.intercepted()?;
-        let sent = if send.at == constants().in_place { recv } else { send };
-        let mut bytes = Vec::with_capacity(2 * intercepted.size);
-        // SAFETY: by the caller's contract.
-        let (send, recv) = unsafe {
-            let (send, _) = sent.read_row(intercepted, call, &mut bytes)?;
-            (send, recv.read_row(intercepted, call, &mut bytes)?.0)
-        };
-        let block_bytes = BlockBytes::PerPair(bytes.into());
-        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: false, send, recv })
-    };
+    let mut bytes = UnequalBytes::new();
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (0, send.dtype()), transfer()) }
+    unsafe { carry_out(call, (0, send.dtype()), sides_of_pairs(call, send, recv, &mut bytes)) }
+}
+
+/// # Safety
+/// The contract of `alltoall_unequal`.
+#[inline(always)]
+unsafe fn sides_of_pairs<'a>(
+    call: MpiCall,
+    send: UnequalBlocks,
+    recv: UnequalBlocks,
+    bytes: &'a mut UnequalBytes,
+) -> Result<Transfer<'a>, Refusal> {
+    let intercepted = call.intercepted()?;
+    let sent = if send.at == constants().in_place { recv } else { send };
+    // SAFETY: by the caller's contract.
+    let (send, recv) = unsafe {
+        let (send, _) = sent.read_row(intercepted, call, bytes)?;
+        (send, recv.read_row(intercepted, call, bytes)?.0)
+    };
+    let block_bytes = BlockBytes::PerPair(bytes);
+    Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: false, send, recv })
 }

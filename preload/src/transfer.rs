@@ -17,6 +17,7 @@ use crate::scratch::Scratch;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
 use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Op};
+use smallvec::SmallVec;
 use std::ffi::c_int;
 use std::slice;
 
@@ -38,20 +39,23 @@ impl From<CallFailure> for Refusal {
     }
 }
 
+/// Bytes of blocks of unequal lengths, in the frame of the call where they are few.
+pub type UnequalBytes = SmallVec<[usize; 16]>;
+
 /// Bytes of the blocks.
-pub enum BlockBytes {
+pub enum BlockBytes<'a> {
     Uniform(usize),
     /// Of each rank's block, the same on all ranks.
-    PerRank(Box<[usize]>),
+    PerRank(&'a [usize]),
     /// On the root, of each rank's block; other ranks know their own.
-    PerOwner(Box<[usize]>),
+    PerOwner(&'a [usize]),
     /// On such another rank, of its own block.
     Own(usize),
     /// To each rank, then from each.
-    PerPair(Box<[usize]>),
+    PerPair(&'a [usize]),
 }
 
-impl BlockBytes {
+impl BlockBytes<'_> {
     #[inline(always)]
     fn counts(&self) -> Counts<'_> {
         match self {
@@ -89,17 +93,17 @@ impl BlockBytes {
 }
 
 /// An intercepted call that moves data.
-pub struct Transfer {
+pub struct Transfer<'a> {
     pub intercepted: &'static InterceptedComm,
     pub root: Option<usize>,
-    pub block_bytes: BlockBytes,
+    pub block_bytes: BlockBytes<'a>,
     /// True if the blocks to send lie in `recv`; `send` has them too.
     pub is_in_place: bool,
     pub send: Row,
     pub recv: Row,
 }
 
-impl Transfer {
+impl Transfer<'_> {
     /// Carries out the call: on the caller's memory where blocks follow one another and are apart, else on copies.
     ///
     /// # Safety
@@ -183,7 +187,7 @@ impl Transfer {
 pub unsafe fn carry_out(
     call: MpiCall,
     (count, dtype): (i64, Handle),
-    transfer: Result<Transfer, Refusal>,
+    transfer: Result<Transfer<'_>, Refusal>,
 ) -> Option<c_int> {
     let transfer = match transfer {
         Ok(transfer) => transfer,
@@ -213,11 +217,11 @@ mod tests {
 
     #[test]
     fn blocks_of_one_length_are_uniform_and_the_largest_selects() {
-        assert!(matches!(BlockBytes::PerRank([5, 5].into()).counts(), Counts::Uniform));
-        let unequal = BlockBytes::PerRank([5, 9, 0].into());
+        assert!(matches!(BlockBytes::PerRank(&[5, 5]).counts(), Counts::Uniform));
+        let unequal = BlockBytes::PerRank(&[5, 9, 0]);
         assert!(matches!(unequal.counts(), Counts::PerRank([5, 9, 0])));
         assert_eq!(unequal.counted(), 9);
-        let pairs = BlockBytes::PerPair([1, 2, 3, 4].into());
+        let pairs = BlockBytes::PerPair(&[1, 2, 3, 4]);
         assert_eq!(pairs.counted(), 3);
         let selection = |given| Selection::new(&Interpose::read(given).unwrap().1, Measured::Nowhere);
         let (some, all) = (selection("alltoall=mpi:2-"), selection("alltoall=mpi"));
