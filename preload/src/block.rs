@@ -7,6 +7,7 @@ use crate::failure::{CallFailure, CallResult};
 use crate::handles::PredefinedHandles;
 use crate::progress::{self, COPY_TAG};
 use earlybird::Counts;
+use smallvec::SmallVec;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -233,6 +234,9 @@ impl Block {
 pub fn unequal_sides() -> CallFailure {
     CallFailure::Argument(constants().err_truncate, "a block is not as long where it is sent as where it is received")
 }
+
+/// A length for each rank: in the frame of the call where they are few, since an allocation is found cold.
+pub type RankLengths = SmallVec<[usize; 16]>;
 
 /// The counts of a call with a block for each rank: blocks of one length are uniform, which is faster.
 pub fn per_rank(counts: &[usize]) -> Counts<'_> {

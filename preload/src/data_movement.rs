@@ -5,13 +5,13 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
-use crate::block::Block;
+use crate::block::{Block, RankLengths};
 use crate::buffers::IntArray;
 use crate::call::{MpiCall, check_not_in_place};
 use crate::intercepted::InterceptedComm;
 use crate::row::{Row, Span};
 use crate::summary::ForwardReason;
-use crate::transfer::{BlockBytes, Refusal, Transfer, UnequalBytes, carry_out};
+use crate::transfer::{BlockBytes, Refusal, Transfer, carry_out};
 use std::ffi::c_int;
 
 /// A buffer as three arguments of MPI describe it: its address, the count and the type of its elements, or of each of its blocks.
@@ -147,7 +147,7 @@ impl UnequalBlocks {
         &self,
         intercepted: &InterceptedComm,
         call: MpiCall,
-        bytes: &mut UnequalBytes,
+        bytes: &mut RankLengths,
     ) -> Result<(Row, (RecvPtr, Block)), Refusal> {
         let (mut span, mut own, mut rank) = (Span::default(), (self.at, Block::EMPTY), 0);
         let add = |offset, block: Block| {
@@ -235,7 +235,7 @@ fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>)
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalBlocks, root: c_int) -> Option<c_int> {
-    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, UnequalBytes::new());
+    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, RankLengths::new());
     // SAFETY: by the caller's contract.
     unsafe { carry_out(call, (count, own.dtype), sides_at_root(call, own, all, root, &mut bytes)) }
 }
@@ -248,7 +248,7 @@ unsafe fn sides_at_root<'a>(
     own: Elements,
     all: UnequalBlocks,
     root: c_int,
-    bytes: &'a mut UnequalBytes,
+    bytes: &'a mut RankLengths,
 ) -> Result<Transfer<'a>, Refusal> {
     let (intercepted, root) = call.with_root(Some(root))?;
     if intercepted.selection.always_prefers_mpi(call.function) {
@@ -279,7 +279,7 @@ unsafe fn sides_of_owner<'a>(
     intercepted: &InterceptedComm,
     (own, all): (Elements, UnequalBlocks),
     root: Option<usize>,
-    bytes: &'a mut UnequalBytes,
+    bytes: &'a mut RankLengths,
 ) -> Result<(BlockBytes<'a>, Row, Row), Refusal> {
     let is_in_place = own.is_in_place();
     if root != Some(intercepted.rank) {
@@ -311,7 +311,7 @@ fn take_part_with_no_bytes(call: MpiCall, intercepted: &'static InterceptedComm,
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn all_gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks) -> Option<c_int> {
-    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, UnequalBytes::new());
+    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, RankLengths::new());
     // SAFETY: by the caller's contract.
     unsafe { carry_out(call, (count, own.dtype), unequal_sides(call, own, all, &mut bytes)) }
 }
@@ -323,7 +323,7 @@ unsafe fn unequal_sides<'a>(
     call: MpiCall,
     own: Elements,
     all: UnequalBlocks,
-    bytes: &'a mut UnequalBytes,
+    bytes: &'a mut RankLengths,
 ) -> Result<Transfer<'a>, Refusal> {
     let intercepted = call.intercepted()?;
     // SAFETY: by the caller's contract.
@@ -377,7 +377,7 @@ fn alltoall_sides(call: MpiCall, send: Elements, recv: Elements) -> Result<Trans
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn alltoall_unequal(call: MpiCall, send: UnequalBlocks, recv: UnequalBlocks) -> Option<c_int> {
-    let mut bytes = UnequalBytes::new();
+    let mut bytes = RankLengths::new();
     // SAFETY: by the caller's contract.
     unsafe { carry_out(call, (0, send.dtype()), sides_of_pairs(call, send, recv, &mut bytes)) }
 }
@@ -389,7 +389,7 @@ unsafe fn sides_of_pairs<'a>(
     call: MpiCall,
     send: UnequalBlocks,
     recv: UnequalBlocks,
-    bytes: &'a mut UnequalBytes,
+    bytes: &'a mut RankLengths,
 ) -> Result<Transfer<'a>, Refusal> {
     let intercepted = call.intercepted()?;
     let sent = if send.at == constants().in_place { recv } else { send };

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
-use crate::block::per_rank;
+use crate::block::{RankLengths, per_rank};
 use crate::buffers::{IntArray, ReductionBuffers, are_disjoint, check_address, copy_in, copy_out, element_count};
 use crate::call::{MpiCall, NewRequest, check_not_in_place};
 use crate::description::StartDescription;
@@ -59,7 +59,7 @@ pub unsafe fn reduce_scatter(
     let counts = counts.into();
     // SAFETY: by the caller's contract.
     let counts = (0..intercepted.size).map(|rank| element_count(unsafe { counts.get(rank) }));
-    let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
+    let Some(counts) = counts.collect::<Option<RankLengths>>() else {
         return call.forward(ForwardReason::Argument, 0, dtype);
     };
     let largest = counts.iter().copied().max().unwrap_or(0);

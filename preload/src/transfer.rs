@@ -17,7 +17,6 @@ use crate::scratch::Scratch;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
 use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Op};
-use smallvec::SmallVec;
 use std::ffi::c_int;
 use std::slice;
 
@@ -38,9 +37,6 @@ impl From<CallFailure> for Refusal {
         Refusal::Failed(failure)
     }
 }
-
-/// Bytes of blocks of unequal lengths, in the frame of the call where they are few.
-pub type UnequalBytes = SmallVec<[usize; 16]>;
 
 /// Bytes of the blocks.
 pub enum BlockBytes<'a> {
