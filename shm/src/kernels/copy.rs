@@ -72,7 +72,8 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the contract of this function.
     unsafe {
         match bytes {
-            ..=MOST_BYTES_OF_SYSTEM => std::ptr::copy_nonoverlapping(src, dst, bytes),
+            ..32 => copy_few(dst, src, bytes),
+            32..=MOST_BYTES_WITHOUT_CALL => copy_some(dst, src, bytes),
             _ => match Maker::of_this_processor() {
                 Maker::Intel => copy_in_vectors::<false, AHEAD>(dst, src, bytes),
                 Maker::Other => copy_in_vectors::<false, 0>(dst, src, bytes),
@@ -81,11 +82,11 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     }
 }
 
-/// Bytes that the C library copies by vectors, whatever processor it knows: from some size on, 2112 bytes and more, it takes one instruction
-/// (`rep movsb`). On AMD's Zen 4 that copies 2 GB/s instead of 50 where the destination lies a few bytes further in its line than the
-/// source, as memory of `malloc` does beside a page (`docs/results/2026-11-25.md`); on Zen 3 exchanges of 16 to 256 KiB mostly took two to
-/// five times as long so (`docs/results/2026-11-28.md`).
-const MOST_BYTES_OF_SYSTEM: usize = 2048;
+/// Bytes that are copied without a call: exchanges of 1 KiB took 0.88 to 1.0 of the time that they took with the C library's function, which is
+/// found cold (`docs/results/2026-11-29.md`). That takes one instruction (`rep movsb`) from 2112 bytes on, which on AMD's Zen 4 copies 2 GB/s
+/// instead of 50 where the destination lies a few bytes further in its line than the source, as memory of `malloc` does beside a page
+/// (`docs/results/2026-11-25.md`); on Zen 3 exchanges of 16 to 256 KiB mostly took two to five times as long so (`docs/results/2026-11-28.md`).
+const MOST_BYTES_WITHOUT_CALL: usize = 2048;
 
 /// Bytes that a copy asks for before it comes to them, on Intel's processors. Two ranks took 0.85 to 0.95 of the time for exchanges of 64
 /// and 256 KiB, in pieces of 8 KiB (`docs/results/2026-11-27.md`). On Zen 3 calls of 64 KiB took 0.66 to 1.25 of the time with it, of 2 to
