@@ -82,7 +82,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     }
 }
 
-/// Bytes that are copied without a call: exchanges of 1 KiB took 0.88 to 1.0 of the time that they took with the C library's function, which is
+/// Bytes that are copied without a call: exchanges of 1 KiB took 0.87 to 0.94 of the time that they took with the C library's function, which is
 /// found cold (`docs/results/2026-11-29.md`). That takes one instruction (`rep movsb`) from 2112 bytes on, which on AMD's Zen 4 copies 2 GB/s
 /// instead of 50 where the destination lies a few bytes further in its line than the source, as memory of `malloc` does beside a page
 /// (`docs/results/2026-11-25.md`); on Zen 3 exchanges of 16 to 256 KiB mostly took two to five times as long so (`docs/results/2026-11-28.md`).
