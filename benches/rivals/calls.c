@@ -229,12 +229,12 @@ static void measure(const struct operation *op, const char *pattern, size_t bloc
         make_others();
         int64_t instant = line_up(lead_ns, SLEEPS) + lateness(pattern, rank, number, delay);
         wait_until(instant);
-        int64_t arrival = now() < instant + WAKES_NS ? now() : instant + WAKES_NS;
+        int64_t arrival = now(), latest = instant + WAKES_NS;
         for (int i = in_a_row(pattern); i > 0; i--)
             op->call(send, recv, (int)block);
         int64_t exit = now();
         if (number >= 0)
-            stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
+            stamps[2 * number] = arrival < latest ? arrival : latest, stamps[2 * number + 1] = exit;
         if (oversubscribed)
             line_up(0, YIELDS);
         check(op, recv, number + WARM_UP);

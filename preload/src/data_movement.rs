@@ -34,6 +34,11 @@ impl Elements {
         self.at == constants().in_place
     }
 
+    /// The elements that count in the summary where the call is forwarded: none in place.
+    fn counted(&self) -> i64 {
+        if self.is_in_place() { 0 } else { self.count }
+    }
+
     /// The elements, or those of one block.
     #[inline(always)]
     fn block(&self, intercepted: &InterceptedComm, call: MpiCall) -> Result<Block, ForwardReason> {
@@ -235,9 +240,9 @@ fn equal_sides(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>)
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn unequal_blocks_at_root(call: MpiCall, own: Elements, all: UnequalBlocks, root: c_int) -> Option<c_int> {
-    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, RankLengths::new());
+    let mut bytes = RankLengths::new();
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (count, own.dtype), sides_at_root(call, own, all, root, &mut bytes)) }
+    unsafe { carry_out(call, (own.counted(), own.dtype), sides_at_root(call, own, all, root, &mut bytes)) }
 }
 
 /// # Safety
@@ -311,9 +316,9 @@ fn take_part_with_no_bytes(call: MpiCall, intercepted: &'static InterceptedComm,
 /// # Safety
 /// The buffers and arrays are what MPI demands of the caller.
 pub unsafe fn all_gather_unequal(call: MpiCall, own: Elements, all: UnequalBlocks) -> Option<c_int> {
-    let (count, mut bytes) = (if own.is_in_place() { 0 } else { own.count }, RankLengths::new());
+    let mut bytes = RankLengths::new();
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(call, (count, own.dtype), unequal_sides(call, own, all, &mut bytes)) }
+    unsafe { carry_out(call, (own.counted(), own.dtype), unequal_sides(call, own, all, &mut bytes)) }
 }
 
 /// # Safety

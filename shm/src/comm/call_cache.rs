@@ -198,9 +198,7 @@ impl CallKey {
         let count = lengths_of(lengths, root, in_place)?;
         Some((CallKey { kind, count }, CachedPayload::User(ByUser { buffers, exchange, operator })))
     }
-}
 
-impl CallKey {
     /// The key of any call that differs from this one in its length at most, if all blocks have one length.
     pub(super) fn of_any_length(self) -> Option<CallKey> {
         (self.kind & NOT_UNIFORM == 0).then_some(CallKey { count: self.count & NOT_LENGTHS, ..self })
@@ -208,8 +206,7 @@ impl CallKey {
 
     /// The lengths in [`CallKey::count`]; of an allreduce by the library's operators its elements.
     pub(super) fn lengths(self) -> [usize; 2] {
-        let most = MOST_BYTES;
-        [self.count & most, self.count >> 24 & most]
+        [self.count & MOST_BYTES, self.count >> 24 & MOST_BYTES]
     }
 
     fn words(self) -> [u64; 2] {

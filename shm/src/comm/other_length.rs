@@ -29,10 +29,10 @@ impl CachedCall {
             None => (from[0], 1),
         };
         // Each buffer of a call that was checked holds a number of blocks that does not depend on their length.
-        let longest = from[0].max(from[1]).checked_div(block)?;
-        let other = to[0].max(to[1]).checked_div(longest)?;
+        let [most, most_now] = [from, to].map(|[send, recv]| send.max(recv));
+        let other = most_now.checked_div(most.checked_div(block)?)?;
         let fits = (0..2).all(|side| from[side] * other == to[side] * block);
-        let (elements, bytes) = (other / unit, to[0].max(to[1]) / unit * element_bytes);
+        let (elements, bytes) = (other / unit, most_now / unit * element_bytes);
         if !fits || other == 0 || other % unit != 0 || bytes > self.window_bytes {
             return None;
         }

@@ -9,7 +9,7 @@ use super::processor::{Level, Maker};
 /// # Safety
 /// The contract of [`copy`], and `bytes` is at least 32.
 #[inline(always)]
-pub unsafe fn copy_some(dst: *mut u8, src: *const u8, bytes: usize) {
+pub(super) unsafe fn copy_some(dst: *mut u8, src: *const u8, bytes: usize) {
     debug_assert!(bytes >= 32);
     // The last block overlaps what was copied before.
     let block = |at: usize| {

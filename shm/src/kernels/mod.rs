@@ -23,7 +23,7 @@ mod tests;
 mod vector;
 
 use crate::{DType, Op};
-pub use copy::{copy, copy_few, copy_some, copy_streaming};
+pub use copy::{copy, copy_few, copy_streaming};
 pub use functions::{FinishFn, FoldAllFn, FoldFn, Kernels, WidenFn};
 pub use hints::{fetch_for_reading, fetch_for_writing};
 pub use processor::{Level, Maker, past_caches_min_bytes, taking_lines_is_slow};

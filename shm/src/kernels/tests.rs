@@ -325,7 +325,7 @@ fn a_copy_of_some_bytes_moves_exactly_those() {
         let source = elements(DType::U8, count, 6);
         let (mut from, mut to) = (Buffer::new(DType::U8, &source, 3), Buffer::new(DType::U8, &vec![0; count], 1));
         // SAFETY: both hold `count` bytes and are different allocations.
-        unsafe { copy_some(to.pointer(), from.pointer(), count) };
+        unsafe { super::copy::copy_some(to.pointer(), from.pointer(), count) };
         assert_eq!(to.elements(count), source, "{count}");
     }
 }

@@ -108,7 +108,7 @@ impl Signature {
         (self.kind >> 25 & 0x7f | (self.kind >> 44 & 0xf) << 7) as u16
     }
 
-    /// The algorithm that was requested, if the collective has it.
+    /// The algorithm that was requested, `Auto` where the collective does not have it; `None` for an unknown code.
     pub fn algorithm(self) -> Option<Algorithm> {
         Algorithm::from_repr((self.kind >> 32) as u8 & 0x7f)
     }
@@ -145,7 +145,7 @@ impl Signature {
         let started = if self.kind & STARTED != 0 { "immediate " } else { "" };
         let collective = format!("{started}{}", name(known.map(Collective::name), b[0]));
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
-        let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
+        let algorithm = self.algorithm().map(|algorithm| algorithm.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
         match traits {
             Some(traits) if !traits.is_public => return collective,

@@ -78,8 +78,9 @@ impl SmallFold {
     /// The fold of blocks of so many bytes in the call `prepared`; `None` where its accumulators are not its results.
     fn of(prepared: &Prepared<'_>, block: usize) -> Option<Self> {
         let Arithmetic::Built(kernels) = prepared.arithmetic else { return Some(SmallFold::User) };
-        let fold = if block <= INLINE_BYTES { prepared.fold_few? } else { kernels.fold };
-        prepared.fold_few.map(|_| SmallFold::Built(fold, prepared.accumulator_bytes.trailing_zeros()))
+        let fold_few = prepared.fold_few?;
+        let fold = if block <= INLINE_BYTES { fold_few } else { kernels.fold };
+        Some(SmallFold::Built(fold, prepared.accumulator_bytes.trailing_zeros()))
     }
 }
 

@@ -7,7 +7,6 @@
 use super::Buffers;
 use super::parts::copy_with;
 use super::small_blocks::{BlockSizes, EqualSizes, SmallBlocks, SmallFold, UnequalSizes};
-use super::small_payload::copy_deposit;
 use crate::kernels;
 use crate::op::{DType, Datatype};
 use crate::protocol::board::{DepositsAt, Need, Place};
@@ -384,7 +383,7 @@ pub(super) unsafe fn copy_block(dst: *mut u8, src: *const u8, bytes: usize) {
     #[inline(never)]
     unsafe fn copy_larger(dst: *mut u8, src: *const u8, bytes: usize) {
         // SAFETY: the caller's contract.
-        unsafe { copy_deposit(dst, src, bytes) }
+        unsafe { kernels::copy(dst, src, bytes) }
     }
     // SAFETY: the caller's contract.
     unsafe {
