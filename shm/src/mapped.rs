@@ -324,14 +324,18 @@ impl Board for Mapped {
     fn rotation(&self) -> Rotation {
         self.rotation
     }
-    #[inline]
-    fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
+    #[inline(always)]
+    fn has_reserved(&self, area: usize, need: Need) -> bool {
         let reserved = &self.reserved[area];
         let deposit = match need.whose {
             Who::All => reserved.least_deposit.get(),
             Who::Only(rank) => reserved.deposits[rank].get(),
         };
-        match need.accumulator <= reserved.accumulator.get() && need.deposit <= deposit {
+        need.accumulator <= reserved.accumulator.get() && need.deposit <= deposit
+    }
+    #[inline]
+    fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
+        match self.has_reserved(area, need) {
             true => Ok(()),
             false => self.reserve_more(area, need),
         }

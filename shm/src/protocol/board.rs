@@ -115,9 +115,18 @@ impl DepositsAt {
     /// The places of deposits of at most `bytes` in operation `epoch`, if they are small.
     #[inline(always)]
     pub fn small(epoch: u64, bytes: usize) -> Option<DepositsAt> {
-        let size = SMALL_DEPOSITS.iter().position(|small| bytes <= small.bytes)?;
-        let SmallDeposits { bytes, turns } = SMALL_DEPOSITS[size];
-        Some(DepositsAt { area: AREAS + size, base: (epoch % turns as u64) as usize * bytes })
+        // Each size by itself: its turns are a constant then, a power of two.
+        match bytes {
+            _ if bytes <= SMALL_DEPOSITS[0].bytes => Some(DepositsAt::of_size::<0>(epoch)),
+            _ if bytes <= SMALL_DEPOSITS[1].bytes => Some(DepositsAt::of_size::<1>(epoch)),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn of_size<const SIZE: usize>(epoch: u64) -> DepositsAt {
+        let SmallDeposits { bytes, turns } = SMALL_DEPOSITS[SIZE];
+        DepositsAt { area: AREAS + SIZE, base: (epoch % turns as u64) as usize * bytes }
     }
 
     /// The number of operations after which the memory is used again.
@@ -226,13 +235,22 @@ pub trait Board {
     /// The place of deposits of at most `bytes` of an exchange.
     #[inline(always)]
     fn deposits_at(&self, epoch: u64, bytes: usize) -> DepositsAt {
-        let small = DepositsAt::small(epoch, bytes).filter(|_| self.rotation().has_small);
-        small.unwrap_or_else(|| self.deposits_in_area(epoch, bytes))
+        self.small_deposits_at(epoch, bytes).unwrap_or_else(|| self.deposits_in_area(epoch, bytes))
+    }
+    /// The same, if they are small and have places of their own.
+    #[inline(always)]
+    fn small_deposits_at(&self, epoch: u64, bytes: usize) -> Option<DepositsAt> {
+        DepositsAt::small(epoch, bytes).filter(|_| self.rotation().has_small)
     }
     /// The same need, with room for all places that its deposits go around.
     #[inline(always)]
     fn with_all_places(&self, need: Need) -> Need {
         Need { deposit: self.rotation().room(need.deposit), ..need }
+    }
+    /// Returns whether the memory that `need` names in `area` is known to be there.
+    #[inline(always)]
+    fn has_reserved(&self, _area: usize, _need: Need) -> bool {
+        false
     }
     /// Reserves and pre-faults the memory that `need` names in `area`, as [`Place`] has it; cheap when that was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;

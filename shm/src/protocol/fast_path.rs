@@ -75,13 +75,28 @@ impl<B: Board> Member<B> {
     /// The place of the deposits of the next exchange, if that memory is known to be free and there.
     #[inline(always)]
     pub(super) fn fast_path_deposits(&mut self, need: Need) -> Option<DepositsAt> {
-        self.if_free(self.board.deposits_at(self.epoch + 1, need.deposit), need)
+        match self.board.small_deposits_at(self.epoch + 1, need.deposit) {
+            Some(at) => self.if_free(at, need),
+            None => self.deposits_in_area(need),
+        }
+    }
+
+    /// The same of larger deposits.
+    #[inline(never)]
+    fn deposits_in_area(&mut self, need: Need) -> Option<DepositsAt> {
+        let at = self.board.deposits_in_area(self.epoch + 1, need.deposit);
+        self.if_free(at, self.board.with_all_places(need))
     }
 
     #[inline(always)]
     fn if_free(&mut self, at: DepositsAt, need: Need) -> Option<DepositsAt> {
-        let need = self.board.with_all_places(need);
-        (self.is_free(at.turns()) && self.board.reserve(at.area, need).is_ok()).then_some(at)
+        let is_there = |member: &Self| member.board.has_reserved(at.area, need) || member.can_reserve(at.area, need);
+        (self.is_free(at.turns()) && is_there(self)).then_some(at)
+    }
+
+    #[cold]
+    fn can_reserve(&self, area: usize, need: Need) -> bool {
+        self.board.reserve(area, need).is_ok()
     }
 
     /// Returns whether every rank has left the operation `back` before the next, whose memory that one uses.
@@ -184,35 +199,53 @@ impl<B: Board> Member<B> {
         slot: usize,
     ) -> Option<Result<(), Stop>> {
         let at = self.begin_deposited(&exchange, slot)?;
-        let (epoch, hash) = (self.epoch, exchange.hash() ^ self.history);
         exchange.keep_own();
-        let receive = |board: &B, rank: usize, piece: usize| {
-            board.read(exchange.place(at, rank, piece), |from| exchange.receive(from, rank, piece));
-        };
-        // A rank that is late holds up no block that is there, unless there is an order.
+        Some(match exchange.is_in_order() {
+            true => exchange.sources().try_for_each(|rank| self.receive_deposit(&exchange, slot, at, rank)),
+            false => self.receive_as_they_come(&exchange, slot, at),
+        })
+    }
+
+    /// Receives what is there first: a rank that is late holds up no block of another.
+    #[inline(never)]
+    fn receive_as_they_come<S: BlockSizes>(
+        &mut self,
+        exchange: &PreparedExchange<'_, S>,
+        slot: usize,
+        at: DepositsAt,
+    ) -> Result<(), Stop> {
+        let (epoch, hash) = (self.epoch, exchange.hash() ^ self.history);
         let mut late = std::mem::take(&mut self.scratch.ready);
         late.clear();
         for rank in exchange.sources() {
-            let pieces = exchange.pieces_from(rank);
-            if exchange.is_in_order() || !has_deposited(&self.board, slot, rank, epoch, hash, pieces.end) {
-                late.push(rank);
-                continue;
-            }
-            pieces.for_each(|piece| receive(&self.board, rank, piece));
-        }
-        for &rank in &late {
-            for piece in exchange.pieces_from(rank) {
-                let there = || has_deposited(&self.board, slot, rank, epoch, hash, piece + 1);
-                if !wait::spin(&self.patience, there, || exchange.prefetch())
-                    && let Err(stop) = self.await_deposit(&exchange.call(), rank, piece + 1)
-                {
-                    return Some(Err(stop));
-                }
-                receive(&self.board, rank, piece);
+            match has_deposited(&self.board, slot, rank, epoch, hash, exchange.pieces_from(rank).end) {
+                true => self.receive_deposit(exchange, slot, at, rank)?,
+                false => late.push(rank),
             }
         }
+        late.iter().try_for_each(|rank| self.receive_deposit(exchange, slot, at, *rank))?;
         self.scratch.ready = late;
-        Some(Ok(()))
+        Ok(())
+    }
+
+    /// Receives what `rank` has deposited for this one, piece by piece as it comes.
+    #[inline(always)]
+    fn receive_deposit<S: BlockSizes>(
+        &mut self,
+        exchange: &PreparedExchange<'_, S>,
+        slot: usize,
+        at: DepositsAt,
+        rank: usize,
+    ) -> Result<(), Stop> {
+        let (epoch, hash) = (self.epoch, exchange.hash() ^ self.history);
+        for piece in exchange.pieces_from(rank) {
+            let there = || has_deposited(&self.board, slot, rank, epoch, hash, piece + 1);
+            if !wait::spin(&self.patience, there, || exchange.prefetch()) {
+                self.await_deposit(&exchange.call(), rank, piece + 1)?;
+            }
+            self.board.read(exchange.place(at, rank, piece), |from| exchange.receive(from, rank, piece));
+        }
+        Ok(())
     }
 
     /// Begins the next operation with a deposit that is announced piece by piece; where deposits lie. `None`, with nothing done, where that
@@ -231,9 +264,9 @@ impl<B: Board> Member<B> {
         line.entered.store(mark, SyncPoint::CallRelease.order());
         board.step(Step::Entered);
         if exchange.deposits() {
-            match exchange.pieces() {
-                1 => self.deposit_piece(exchange, 0, slot, at, Stores::Ordinary),
-                _ => self.deposit_pieces(exchange, slot, at),
+            match exchange.is_one_piece() {
+                true => self.deposit_piece(exchange, 0, slot, at, Stores::Ordinary),
+                false => self.deposit_pieces(exchange, slot, at),
             }
             self.board.step(Step::Deposited);
         }

@@ -111,6 +111,8 @@ pub struct SmallBlocks {
     pub(super) sources: Range<usize>,
     /// True if a block is received from every other rank.
     pub(super) receives_from_all: bool,
+    /// True if blocks are received in the order of the ranks: because they are folded, or come from one other rank at most.
+    pub(super) in_order: bool,
     /// The ranks whose deposits this one writes or reads.
     pub(super) whose: Who,
     /// The fold of what is received; `None` where it is copied.
@@ -189,6 +191,7 @@ impl SmallBlocks {
             joins,
             sources,
             receives_from_all: others + 1 == ranks,
+            in_order: fold.is_some() || others <= 1,
             whose: exchange.deposits_used_by(me),
             fold,
             in_turn,

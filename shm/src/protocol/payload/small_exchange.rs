@@ -184,6 +184,12 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         if self.blocks.in_parts { self.blocks.deposit_bytes } else { self.sizes.of(rank) }
     }
 
+    /// Returns whether no deposit has more than one piece.
+    #[inline(always)]
+    pub(in crate::protocol) fn is_one_piece(&self) -> bool {
+        self.blocks.deposit_bytes <= PIECE_BYTES
+    }
+
     /// The number of pieces of this rank's deposit.
     #[inline(always)]
     pub(in crate::protocol) fn pieces(&self) -> usize {
@@ -239,10 +245,10 @@ impl<S: BlockSizes> PreparedExchange<'_, S> {
         self.blocks.receives_from_all
     }
 
-    /// Returns whether blocks are received in the order of the ranks: because they are folded, or because there is only one other rank.
+    /// Returns whether blocks are received in the order of the ranks.
     #[inline(always)]
     pub(in crate::protocol) fn is_in_order(&self) -> bool {
-        self.blocks.fold.is_some() || self.blocks.ranks == 2
+        self.blocks.in_order
     }
 
     /// Returns whether a user's operator folds.
