@@ -28,14 +28,11 @@ pub struct Block {
 
 impl Block {
     /// `None` for a count or type that is forwarded to MPI.
+    #[inline(always)]
     pub fn new(handles: &PredefinedHandles, count: i64, dtype: Handle, comm: Handle) -> Option<Block> {
         let (element_bytes, is_dense) = match handles.dtype(dtype) {
             Some(predefined) => (predefined.bytes, predefined.is_dense),
-            // Of other derived types only MPI knows the order in memory.
-            None => {
-                let is_dense = |of| handles.dtype(of).is_some_and(|predefined| predefined.is_dense);
-                (abi::type_size(dtype)?, abi::row_of(dtype).is_some_and(is_dense))
-            }
+            None => of_derived(handles, dtype)?,
         };
         Block { dtype, comm, element_bytes, count: 0, is_dense }.counted(count)
     }
@@ -64,12 +61,13 @@ impl Block {
     }
 
     /// Bytes of the block's signature.
+    #[inline(always)]
     pub fn bytes(&self) -> usize {
         self.element_bytes * self.count
     }
 
     /// The same layout with `count` elements; `None` for a count that is forwarded to MPI.
-    #[inline]
+    #[inline(always)]
     pub fn counted(&self, count: i64) -> Option<Block> {
         let count = element_count(count)?;
         byte_len(count, self.element_bytes)?;
@@ -77,6 +75,7 @@ impl Block {
     }
 
     /// The same layout with `count` elements.
+    #[inline(always)]
     pub fn with_count(&self, count: usize) -> Block {
         Block { count, ..*self }
     }
@@ -227,6 +226,13 @@ impl Block {
             _ => Err(CallFailure::Mpi(code)),
         }
     }
+}
+
+/// Bytes of the signature of an element of a derived type, and whether it is dense: only MPI knows the order in memory of most.
+#[cold]
+fn of_derived(handles: &PredefinedHandles, dtype: Handle) -> Option<(usize, bool)> {
+    let is_dense = |of| handles.dtype(of).is_some_and(|predefined| predefined.is_dense);
+    Some((abi::type_size(dtype)?, abi::row_of(dtype).is_some_and(is_dense)))
 }
 
 /// The error of a rank's block that is not as long on the side that sends it as on the side that receives it.
