@@ -97,31 +97,44 @@ static inline void give(const void *from, size_t bytes)
     }
 }
 
-static void fold(float *into, const float *from, size_t n, MPI_Op op)
+/* into = ours op theirs */
+static void fold(float *into, const float *ours, const float *theirs, size_t n, MPI_Op op)
 {
     if (op == MPI_SUM)
         for (size_t i = 0; i < n; i++)
-            into[i] += from[i];
+            into[i] = ours[i] + theirs[i];
     else
         for (size_t i = 0; i < n; i++)
-            into[i] = (op == MPI_MAX) == (from[i] > into[i]) ? from[i] : into[i];
+            into[i] = (op == MPI_MAX) == (theirs[i] > ours[i]) ? theirs[i] : ours[i];
 }
 
-/* Puts or, by an operator, folds the bytes from `first` on of what `rank` gives, `total` in all, into `to`. */
-static inline void take(int rank, size_t first, size_t bytes, size_t total, char *to, MPI_Op op)
+/* Takes the bytes from `first` on of what `rank` gives, `total` in all: copies them to `to` or, by an operator, folds them with `ours`. */
+static inline void take(int rank, size_t first, size_t bytes, size_t total, char *to, const char *ours, MPI_Op op)
 {
     for (size_t at = first, end = first + bytes; at < end;) {
         size_t pieces;
         while ((pieces = there(rank)) <= (total <= FEW ? 0 : at / PIECE))
             relax();
-        size_t until = total <= FEW || pieces * PIECE > end ? end : pieces * PIECE;
+        size_t until = total <= FEW || pieces * PIECE > end ? end : pieces * PIECE, done = at - first;
         const char *from = (total <= FEW ? of(rank)->few : large(rank)) + at;
         if (op == MPI_OP_NULL)
-            memcpy(to + (at - first), from, until - at);
+            memcpy(to + done, from, until - at);
         else
-            fold((float *)(to + (at - first)), (const float *)from, (until - at) / sizeof(float), op);
+            fold((float *)(to + done), (const float *)(ours + done), (const float *)from, (until - at) / sizeof(float), op);
         at = until;
     }
+}
+
+/* Takes what `rank` gives for this one. */
+static inline void copy(int rank, size_t first, size_t bytes, size_t total, char *to) { take(rank, first, bytes, total, to, NULL, MPI_OP_NULL); }
+
+/* Folds what all other ranks give with what this one has. */
+static inline void fold_all(const char *own, char *to, size_t bytes, MPI_Op op)
+{
+    const char *ours = own;
+    for (int r = 0; r < ranks; r++)
+        if (r != me)
+            take(r, 0, bytes, bytes, to, ours, op), ours = to;
 }
 
 /* Tells where a buffer lies. */
@@ -162,7 +175,7 @@ static int exchange(const char *send, char *receive, size_t bytes, int in_parts)
     for (int i = 1; i < ranks; i++) {
         int r = (me + i) % ranks;
         char *to = receive + (size_t)r * bytes;
-        bytes < LONG ? take(r, own, bytes, total, to, MPI_OP_NULL) : read_from(r, own, bytes, to);
+        bytes < LONG ? copy(r, own, bytes, total, to) : read_from(r, own, bytes, to);
     }
     if (bytes >= LONG)
         until_all_have_read();
@@ -186,7 +199,7 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm com
         return PMPI_Bcast(buffer, count, type, root, comm);
     size_t bytes = (size_t)count * sizeof(float);
     enter();
-    me == root ? give(buffer, bytes) : take(root, 0, bytes, bytes, buffer, MPI_OP_NULL);
+    me == root ? give(buffer, bytes) : copy(root, 0, bytes, bytes, buffer);
     return leave();
 }
 
@@ -212,7 +225,7 @@ int MPI_Gather(const void *send, int n, MPI_Datatype st, void *receive, int m, M
         memcpy((char *)receive + (size_t)me * bytes, send, bytes);
         for (int r = 0; r < ranks; r++)
             if (r != me)
-                take(r, 0, bytes, bytes, (char *)receive + (size_t)r * bytes, MPI_OP_NULL);
+                copy(r, 0, bytes, bytes, (char *)receive + (size_t)r * bytes);
     } else {
         give(send, bytes);
     }
@@ -228,7 +241,7 @@ int MPI_Scatter(const void *send, int n, MPI_Datatype st, void *receive, int m, 
         bytes < LONG ? give(send, total) : expose(send);
         memcpy(receive, (const char *)send + own, bytes);
     } else {
-        bytes < LONG ? take(root, own, bytes, total, receive, MPI_OP_NULL) : read_from(root, own, bytes, receive);
+        bytes < LONG ? copy(root, own, bytes, total, receive) : read_from(root, own, bytes, receive);
     }
     if (me == root && bytes >= LONG)
         until_all_have_read();
@@ -240,14 +253,7 @@ int MPI_Reduce(const void *send, void *receive, int n, MPI_Datatype type, MPI_Op
     (void)type, (void)comm;
     size_t bytes = (size_t)n * sizeof(float);
     enter();
-    if (me == root) {
-        memcpy(receive, send, bytes);
-        for (int r = 0; r < ranks; r++)
-            if (r != me)
-                take(r, 0, bytes, bytes, receive, op);
-    } else {
-        give(send, bytes);
-    }
+    me == root ? fold_all(send, receive, bytes, op) : give(send, bytes);
     return leave();
 }
 
@@ -258,9 +264,6 @@ int MPI_Allreduce(const void *send, void *receive, int n, MPI_Datatype type, MPI
         return PMPI_Allreduce(send, receive, n, type, op, comm);
     enter();
     give(send, bytes);
-    memcpy(receive, send, bytes);
-    for (int r = 0; r < ranks; r++)
-        if (r != me)
-            take(r, 0, bytes, bytes, receive, op);
+    fold_all(send, receive, bytes, op);
     return leave();
 }
