@@ -58,7 +58,7 @@ impl MpiCall {
     /// a trace, and returns `None`, which makes the caller forward it.
     #[inline(always)]
     pub fn forward<T>(self, reason: ForwardReason, count: i64, dtype: Handle) -> Option<T> {
-        count_forwarded(self, reason, count, dtype);
+        count_forwarded((self.function, self.comm, self.request), reason, count, dtype);
         None
     }
 
@@ -71,16 +71,21 @@ impl MpiCall {
 
 /// Counts a call that is forwarded, and records its arrival.
 #[inline]
-fn count_forwarded(call: MpiCall, reason: ForwardReason, count: i64, dtype: Handle) {
+fn count_forwarded(
+    (function, comm, request): (MpiFunction, Handle, Option<NewRequest>),
+    reason: ForwardReason,
+    count: i64,
+    dtype: Handle,
+) {
     let bytes = || match count {
         1.. if reason != ForwardReason::Argument => count as usize * abi::type_size(dtype).unwrap_or(0),
         _ => 0,
     };
-    summary::count_forwarded(call.function, reason, bytes);
+    summary::count_forwarded(function, reason, bytes);
     if forwarded::is_recorded(reason) {
-        match call.request {
-            None => forwarded::begin(call.comm, call.collective(), bytes()),
-            Some(NewRequest::NonBlocking(_)) => forwarded::start(call.comm, call.collective(), bytes()),
+        match request {
+            None => forwarded::begin(comm, function.collective(), bytes()),
+            Some(NewRequest::NonBlocking(_)) => forwarded::start(comm, function.collective(), bytes()),
             // Its calls are made by MPI_Start, and are MPI's own.
             Some(NewRequest::Persistent(_)) => {}
         }
