@@ -9,7 +9,7 @@ use super::stats::{Sample, Samples, quantile};
 use super::variant::Variant;
 use crate::lateness::{BALANCED, Lateness, Recorded};
 use crate::lineup::{burn, now_ns};
-use earlybird::pattern::Pattern;
+use earlybird::pattern::{Pattern, mix};
 use earlybird::{Algorithm, Choice, Collective, CollectiveArgs, Error, SharedView, Side};
 use indicatif::ProgressBar;
 use itertools::Itertools;
@@ -155,7 +155,7 @@ impl<'a, T: Value> Calls<'a, T> {
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }
 
-    /// All algorithms under one lateness, taking turns call by call, each round beginning with another one.
+    /// All algorithms under one lateness, taking turns call by call, in another order in each round.
     fn cell(&mut self, lateness: &Lateness) -> Result<Vec<Measured>, Error> {
         let start_ns = now_ns();
         self.rounds(lateness, WARM_UP)?;
@@ -181,8 +181,7 @@ impl<'a, T: Value> Calls<'a, T> {
         let count = self.variants.len();
         let mut records: Vec<Record> = (0..count).map(|_| Record::default()).collect();
         for iteration in 0..iterations {
-            for turn in 0..count {
-                let index = (turn + iteration as usize) % count;
+            for index in order(count, iteration) {
                 self.call(self.variants[index], lateness, iteration, &mut records[index])?;
             }
         }
@@ -300,5 +299,33 @@ impl<'a, T: Value> Calls<'a, T> {
 
     fn collect(&self, record: &Record) -> Result<Samples, Error> {
         Samples::from_words(&self.session.lineup.gather(&record.words)?, self.session.comm.size())
+    }
+}
+
+/// The order of the variants in a round: by chance, and equal on all ranks. Each comes after each other one as often, so that none gains or
+/// loses by what the one before it leaves in the caches.
+fn order(variants: usize, round: u64) -> impl Iterator<Item = usize> {
+    (0..variants).sorted_by_key(|variant| mix(mix(round) ^ *variant as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_variant_comes_first_and_after_each_other_one() {
+        let mut pairs = [[0; 4]; 4];
+        let mut firsts = [0; 4];
+        for round in 0..480 {
+            let order: Vec<usize> = order(4, round).collect();
+            assert!(order.iter().copied().sorted().eq(0..4), "{order:?}");
+            firsts[order[0]] += 1;
+            order.windows(2).for_each(|pair| pairs[pair[0]][pair[1]] += 1);
+        }
+        // 120 expected of each, five standard deviations are 50.
+        assert!(firsts.iter().all(|count| *count > 70), "{firsts:?}");
+        let others =
+            (0..4).flat_map(|before| (0..4).filter(move |after| *after != before).map(move |after| (before, after)));
+        assert!(others.map(|(before, after)| pairs[before][after]).all(|count| count > 70), "{pairs:?}");
     }
 }
