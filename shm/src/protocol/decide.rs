@@ -50,7 +50,7 @@ impl Thresholds {
         let outnumber_cpus = ranks > cpus;
         // Of data that go one way between two ranks.
         let one_way_flat_bytes = match maker {
-            Maker::Intel => 128 << 10,
+            Maker::Intel => 256 << 10,
             Maker::Other => 64 << 10,
         };
         // Larger results are written past the caches, which the kernel's copies are not. What fits a deposit, 1 MiB, takes one operation.
@@ -285,7 +285,7 @@ mod tests {
             (0..10).map(|doublings| 512 << doublings).filter(is_flat).max()
         };
         let both = |ranks, maker| [Collective::Broadcast, Collective::Reduce].map(|of| largest(ranks, maker, of));
-        assert_eq!(both(2, Maker::Intel), [Some(128 << 10); 2]);
+        assert_eq!(both(2, Maker::Intel), [Some(256 << 10); 2]);
         assert_eq!(both(2, Maker::Other), [Some(64 << 10); 2]);
         assert_eq!([Maker::Intel, Maker::Other].map(|maker| both(3, maker)), [[Some(4 << 10), Some(2 << 10)]; 2]);
     }

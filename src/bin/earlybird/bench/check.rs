@@ -73,16 +73,16 @@ pub fn judge(rows: &[Row]) -> GuidelineReport {
             _ => format!("{} / {}", a.algorithm, b.algorithm),
         };
         let ratio = Bounds {
-            low: a.tail_us.low / b.tail_us.high,
-            median: a.tail_us.median / b.tail_us.median,
-            high: a.tail_us.high / b.tail_us.low,
+            low: a.compared_us.low / b.compared_us.high,
+            median: a.compared_us.median / b.compared_us.median,
+            high: a.compared_us.high / b.compared_us.low,
         };
         findings.push(Finding { guideline, bytes: a.bytes, pattern: a.pattern, what, ratio });
     };
     for auto in rows.iter().filter(|row| row.algorithm == "auto") {
         let rivals = || rows.iter().filter(|row| row.is_comparable_to(auto) && row.algorithm != "auto");
         let single = |row: &&Row| row.algorithm.parse::<earlybird::Algorithm>().is_ok();
-        if let Some(best) = rivals().filter(single).min_by(|a, b| a.tail_us.median.total_cmp(&b.tail_us.median)) {
+        if let Some(best) = rivals().filter(single).min_by(|a, b| a.compared_us.median.total_cmp(&b.compared_us.median)) {
             compare(Best, auto, best);
         }
         for rival in rivals() {
@@ -146,8 +146,8 @@ mod tests {
     use super::*;
 
     fn cell(bytes: u64, algorithm: &'static str, median: f64, spread: f64) -> Row {
-        let tail_us = Bounds { low: median * (1.0 - spread), median, high: median * (1.0 + spread) };
-        Row { tail_us, ..row(bytes, algorithm, median) }
+        let compared_us = Bounds { low: median * (1.0 - spread), median, high: median * (1.0 + spread) };
+        Row { compared_us, ..row(bytes, algorithm, median) }
     }
 
     fn good() -> Vec<Row> {

@@ -21,7 +21,7 @@ pub fn tuning_lines(rows: &[Row]) -> String {
     let balanced = rows.iter().filter(|row| row.pattern == Pattern::Balanced.name() && is_choice(&row.algorithm));
     for (name, rows) in balanced.into_group_map_by(|row| &*row.algorithm).into_iter().sorted_by_key(|(name, _)| *name) {
         let points = rows.iter().sorted_by_key(|row| row.bytes);
-        let points = points.map(|row| format!("[{}, {:.2e}]", row.bytes, row.tail_us.median / 1e6)).join(", ");
+        let points = points.map(|row| format!("[{}, {:.2e}]", row.bytes, row.compared_us.median / 1e6)).join(", ");
         lines += &format!("tails.{ranks}.{op}.\"{name}\" = [{points}]\n");
     }
     lines
@@ -55,9 +55,9 @@ fn best<'a>(rows: &[&'a Row]) -> Option<&'a str> {
         for row in rows.iter().filter(|row| row.algorithm == name) {
             let is_rival = |other: &&&Row| other.algorithm == "auto" && other.is_comparable_to(row);
             let Some(auto) = rows.iter().find(is_rival) else { continue };
-            let ratio = row.tail_us.median / auto.tail_us.median;
+            let ratio = row.compared_us.median / auto.compared_us.median;
             product *= ratio;
-            wins |= row.tail_us.high < auto.tail_us.low * FASTER;
+            wins |= row.compared_us.high < auto.compared_us.low * FASTER;
             loses |= ratio > SLOWER;
         }
         if wins && !loses && found.is_none_or(|(best, _)| product < best) {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_tails_of_balanced_calls_are_lines_that_are_read_again() {
         let mut rows = rows(|bytes, _| [("auto", 1.0), ("flat", 2.0 + bytes as f64), ("plan:ring", 3.0)]);
-        rows.iter_mut().filter(|row| row.pattern == "random").for_each(|row| row.tail_us.median = 77.0);
+        rows.iter_mut().filter(|row| row.pattern == "random").for_each(|row| row.compared_us.median = 77.0);
         let lines = tuning_lines(&rows);
         assert!(lines.starts_with("# ranks.2.allreduce: auto everywhere\n"), "{lines}");
         assert!(

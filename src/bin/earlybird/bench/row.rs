@@ -30,9 +30,11 @@ pub struct Row {
     pub compute_us: f64,
     /// Per cent by which blocks are longer and shorter than `bytes`.
     pub skew: u8,
-    /// The median of the tail with its 95 % confidence interval, not rounded.
+    /// The median of the time by which algorithms are compared, with its 95 % confidence interval, not rounded: the tail, but where ranks that
+    /// outnumber the CPUs are to come at once, the latency. There the last rank comes when those before it leave it a CPU, and what they have
+    /// done by then is not in the tail.
     #[serde(skip)]
-    pub tail_us: Bounds,
+    pub compared_us: Bounds,
     /// The tail over that of static-leader in the same round of calls, if that was measured.
     #[serde(skip)]
     pub versus_baseline: Option<Bounds>,
@@ -94,7 +96,7 @@ pub(super) mod tests {
             chosen: algorithm.into(),
             compute_us: 0.0,
             skew: 0,
-            tail_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
+            compared_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
             versus_baseline: None,
             caveats: Vec::new(),
         }

@@ -49,8 +49,9 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
     let traits = op.traits();
     // The time of a reduce's root is the others' lateness.
     let first_counted = usize::from(op == Collective::Reduce && ranks > 1);
+    let is_tail_vague = ranks > session.comm.allowed_cpus() && cell.lateness.longest_s() == 0.0;
     let row = |Measured { variant, samples, chosen }: &Measured| {
-        let tails_us = samples.tails_us();
+        let (tails_us, latencies_us) = (samples.tails_us(), samples.latencies_us());
         Row {
             op: op.name(),
             ranks,
@@ -61,7 +62,7 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
             iterations: tails_us.len(),
             tail_us_median: rounded(quantile(&tails_us, 0.5)),
             tail_us_p99: rounded(quantile(&tails_us, 0.99)),
-            latency_us_median: rounded(quantile(&samples.latencies_us(), 0.5)),
+            latency_us_median: rounded(quantile(&latencies_us, 0.5)),
             call_us_mean: rounded(samples.call_us_mean(first_counted)),
             cpu_us_mean: rounded(samples.cpu_us_mean()),
             wrong: if traits.has_data { samples.wrong() } else { samples.left_too_early() },
@@ -73,7 +74,7 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
             chosen: chosen.clone(),
             compute_us: rounded(args.compute.as_secs_f64() * 1e6),
             skew: args.skew,
-            tail_us: Bounds::of(&tails_us),
+            compared_us: Bounds::of(if is_tail_vague { &latencies_us } else { &tails_us }),
             versus_baseline: baseline_us.as_ref().map(|baseline_us| Bounds::of_ratios(&tails_us, baseline_us)),
             caveats: Caveat::of(&tails_us),
         }
