@@ -181,6 +181,11 @@ fn started() {
     modelled::started::STARTED.iter().for_each(|model| modelled::started::run_started(model, None));
 }
 
+#[test]
+fn different_started_calls() {
+    modelled::started::run_different();
+}
+
 macro_rules! started_death_tests {
     ($($name:ident)*) => {
         $(
@@ -197,7 +202,7 @@ macro_rules! started_death_tests {
     };
 }
 started_death_tests! {
-    deaths_started_flat_2 deaths_started_flat_3 deaths_started_deposit_2 deaths_started_slices_2 deaths_started_registered_2 deaths_started_slices_windows_2 deaths_started_windows_2
+    deaths_started_flat_2 deaths_started_flat_3 deaths_started_deposit_2 deaths_started_slices_2 deaths_started_chain_2 deaths_started_registered_2 deaths_started_slices_windows_2 deaths_started_windows_2
 }
 
 #[test]

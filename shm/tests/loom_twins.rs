@@ -14,7 +14,7 @@ use modelled::joining::{JOINING, MISSED_END, UNREPLACED, UNWATCHED, WRONG_DECISI
 use modelled::models::{MODELS, model};
 use modelled::parting::{self, UNNOTICED};
 use modelled::rings::{RINGS, ring, run_ring};
-use modelled::started::{KEPT_EARLY, PRIVATE_AWAY, STARTED, run_started, started};
+use modelled::started::{DIFFERENT, KEPT_EARLY, PRIVATE_AWAY, STARTED, run_different, run_started, started};
 use modelled::started_deaths::{deaths, run_deaths};
 use modelled::twins::{RACE, SLEEPS, must_fail, must_pass};
 use modelled::{Scenario, run};
@@ -225,6 +225,15 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (LeftAcquire, &["started_deposit_2"], RACE),
     (ChunkRelease, &["started_slices_pieces_2", "started_registered_pieces_2"], RACE),
     (FinalAcquire, &["started_slices_pieces_2", "started_registered_pieces_2"], RACE),
+    (ChunkRelease, &["started_chain_2", "started_chain_pieces_2", "started_chain_3"], RACE),
+    (ClaimAcquire, &["started_chain_2", "started_chain_pieces_2", "started_chain_3"], RACE),
+    (FinalAcquire, &["started_chain_2", "started_chain_pieces_2"], RACE),
+    (LeftRelease, &["started_chain_2"], RACE),
+    (LeftAcquire, &["started_chain_2"], RACE),
+    (PublisherFence, &["started_chain_pieces_2", "started_chain_3"], SLEEPS),
+    (SleeperFence, &["started_chain_pieces_2", "started_chain_3"], SLEEPS),
+    (ChunkRelease, &[DIFFERENT.name], RACE),
+    (ClaimAcquire, &[DIFFERENT.name], RACE),
     (LeftRelease, &["started_flat_2", "started_two_flat_3", "started_gather_2", "started_all_to_all_2"], RACE),
     (LeftAcquire, &["started_flat_2", "started_two_flat_3", "started_gather_2", "started_all_to_all_2"], RACE),
     (PublisherFence, &["started_flat_3", "started_slices_pieces_2", "started_registered_pieces_2"], SLEEPS),
@@ -327,6 +336,7 @@ fn one_model() {
         "first_arriver_stores" => refuted::store(false),
         name if name == PRIVATE_AWAY.name => run_started(&PRIVATE_AWAY, None),
         name if name == KEPT_EARLY.name => run_started(&KEPT_EARLY, None),
+        name if name == DIFFERENT.name => run_different(),
         name if name == UNREPLACED.name => run_joining(&UNREPLACED),
         name if name == UNWATCHED.name => run_joining(&UNWATCHED),
         _ if deaths(&name).is_some() => deaths(&name).into_iter().for_each(run_deaths),
@@ -356,11 +366,13 @@ fn a_twin_passes_when_nothing_is_weakened() {
     must_pass("flat_2_once");
     must_pass(GONE);
     must_pass(PARTING);
+    must_pass(DIFFERENT.name);
     RINGS.iter().for_each(|model| must_pass(model.name));
     JOINING.iter().for_each(|model| must_pass(model.name));
     STARTED.iter().filter(|model| model.words == 1).for_each(|model| must_pass(model.name));
     for (_, models, _) in TWINS {
-        let others = |name: &str| name == GONE || name == PARTING || started(name).is_some() || deaths(name).is_some();
+        let apart = [GONE, PARTING, DIFFERENT.name];
+        let others = |name: &str| apart.contains(&name) || started(name).is_some() || deaths(name).is_some();
         let words = |name: &str| ring(name).is_some() || joining(name).is_some();
         let known = |name: &&str| others(name) || MODELS.iter().any(|m| m.name == *name) || words(name);
         assert!(models.iter().all(known), "unknown model in {models:?}");

@@ -6,11 +6,12 @@ use super::registered_buffers::RegisteredBuffers;
 use crate::Error;
 use crate::config::Algorithm;
 use crate::engine::{self, Drive};
-use crate::op::Datatype;
+use crate::op::{Datatype, FoldOrder};
 use crate::owned_args::OwnedCall;
 use crate::protocol::active_request::{ActiveRequest, Room};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
+use crate::protocol::decide::folds_in_rank_order;
 use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
 use crate::protocol::started::Started;
 use crate::protocol::{Report, Stop};
@@ -53,7 +54,8 @@ pub type Completion = (InactiveRequest, Result<(), Error>);
 impl NodeComm {
     /// Prepares a call that can be started any number of times. It always folds as by `FoldOrder::Rank`: a started call proceeds
     /// while its caller computes, so the order of arrival means nothing. Allreduces that are longer than
-    /// [`Thresholds::flat_bytes`](crate::protocol::decide::Thresholds::flat_bytes) run [`Algorithm::Slices`], everything else runs as an exchange. An allreduce of shared buffers by one
+    /// [`Thresholds::flat_bytes`](crate::protocol::decide::Thresholds::flat_bytes) run [`Algorithm::Chain`] where any order gives the same bits, else
+    /// [`Algorithm::Slices`]; everything else runs as an exchange. An allreduce of shared buffers by one
     /// of the library's operators is one operation of any size.
     ///
     /// # Errors
@@ -72,8 +74,18 @@ impl NodeComm {
         let (collective, op, datatype) = (checked.collective(), checked.op(), checked.datatype());
         let bytes = checked.selecting_bytes();
         let registered = allocations.filter(|_| checked.registers() && bytes >= REGISTERED_MIN_BYTES);
+        let in_rank_order = match (op, datatype) {
+            (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
+                folds_in_rank_order(collective, FoldOrder::Rank, dtype, op, self.size)
+            }
+            _ => true,
+        };
         let algorithm = match collective {
-            Collective::AllReduce if registered.is_some() || bytes > self.thresholds.flat_bytes => Algorithm::Slices,
+            Collective::AllReduce if registered.is_some() => Algorithm::Slices,
+            Collective::AllReduce if bytes > self.thresholds.flat_bytes => match in_rank_order {
+                true => Algorithm::Slices,
+                false => Algorithm::Chain,
+            },
             _ => Algorithm::Flat,
         };
         let signature = checked.signature().started().in_lane(algorithm == Algorithm::Flat);
@@ -81,10 +93,9 @@ impl NodeComm {
         let prepared = match (op, datatype) {
             (ReduceOp::User(_), _) => {
                 self.must_fit(collective, datatype)?;
-                Prepared::of_user(signature, datatype, self.size, true, algorithm)
+                Prepared::of_user(signature, datatype, self.size, in_rank_order, algorithm)
             }
             (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
-                let in_rank_order = collective.traits().folds && dtype.is_inexact(op) && self.size > 2;
                 Prepared::new(signature, dtype, op, self.size, in_rank_order, algorithm)?
             }
             (ReduceOp::Builtin(_), Datatype::Opaque(_)) => {

@@ -8,10 +8,9 @@
 //!
 //! `request_queue.rs` keeps them in order.
 
-use super::algorithm::{exchange, registered, slices};
+use super::algorithm::{chain, exchange, registered, slices};
 use super::board::{AREAS, Board, SLOTS};
-use super::call::Arithmetic;
-use super::call::Prepared;
+use super::call::{Arithmetic, Prepared};
 use super::collective::Collective;
 use super::fault;
 use super::geometry::{Exchange, Lens};
@@ -72,6 +71,8 @@ pub(super) enum State {
     Deposited,
     /// Deposited, folding by `slices`: the chunks of the result that are copied out, and the number of the others.
     Folding { copied: Done, left: usize },
+    /// Folded by `chain`, but for chunks that others held.
+    Chaining(chain::Progress),
     /// On registered buffers: their names are published, and they are reduced where they lie.
     Reducing(registered::ChunkProgress),
     /// Deposited, collecting by the exchange; `starts` is true until the first contribution is folded.
@@ -223,7 +224,7 @@ impl ActiveRequest {
 
     /// The algorithm that ran, and the number of its last operation.
     pub(super) fn report(&self) -> Report {
-        let algorithm = if self.prepared.exchanges() { Algorithm::Flat } else { Algorithm::Slices };
+        let algorithm = if self.prepared.exchanges() { Algorithm::Flat } else { self.prepared.algorithm() };
         Report::ticketless(self.epoch, algorithm)
     }
 
@@ -395,6 +396,7 @@ impl<B: Board> Operation<'_, B> {
                 let moved = slices::sweep(self, &slices::pieces(self), copied, left);
                 Ok((moved, *left == 0))
             }
+            (State::Chaining(progress), _) => Ok((chain::sweep(self, progress)?, progress.is_complete())),
             (State::Reducing(progress), _) => {
                 let moved = registered::sweep(self, progress)?;
                 Ok((moved, registered::is_complete(self, progress)?))
@@ -424,6 +426,7 @@ impl<B: Board> Operation<'_, B> {
                 registered::deposit(self, names);
                 State::Reducing(registered::ChunkProgress::default())
             }
+            (None, None) if self.call.prepared.algorithm() == Algorithm::Chain => State::Chaining(chain::start(self)?),
             (None, None) => {
                 slices::enter_and_deposit(self)?;
                 State::Folding { copied: Done::default(), left: slices::pieces(self).number }
@@ -437,6 +440,7 @@ impl<B: Board> Operation<'_, B> {
             // `advance` waits for the memory, or needs no wait.
             (State::Queued | State::Deposited, _) => Ok(()),
             (State::Folding { copied, .. }, _) => slices::until_more(self, &slices::pieces(self), copied),
+            (State::Chaining(progress), _) => chain::until_more(self, progress),
             (State::Reducing(progress), _) => registered::until_more(self, progress),
             (State::Collecting { .. }, window) => {
                 exchange::until_more(self, window.expect("an exchange has a window"), sources)

@@ -4,9 +4,9 @@ use super::board::{Died, Group, Heap, name_of};
 use super::kept::KeptWords;
 use super::registered::RegisteredWords;
 use super::{Bound, End, Tally, explore_quietly, report};
-use Act::{Finish, Run, Start};
+use Act::{Finish, Run, Start, StartOther};
 use Memory::{Kept, KeptEarly, OpenedOnce, Private, Registered};
-use earlybird_shm::Algorithm::{Flat, Slices};
+use earlybird_shm::Algorithm::{Chain, Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
 use earlybird_shm::protocol::board::Board;
@@ -15,6 +15,7 @@ use earlybird_shm::protocol::collective::Collective;
 use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::signature::Signature;
 use earlybird_shm::protocol::step::Step;
+use earlybird_shm::protocol::word::Cause;
 use earlybird_shm::protocol::{Member, Patience, Stop};
 use earlybird_shm::sync::{Rule, break_rule};
 use earlybird_shm::{Algorithm, DType, FoldOrder, Op, OwnedBuffers, WaitPreset};
@@ -26,6 +27,8 @@ use std::time::Instant;
 pub enum Act {
     /// Starts it.
     Start(usize),
+    /// Starts another call than the others do.
+    StartOther(usize),
     /// Asks whether it is complete, and takes it if so.
     Ask(usize),
     /// Waits for it.
@@ -90,6 +93,10 @@ pub static STARTED: &[StartedModel] = &[
         bound: Some(2),
         scripts: &[ONCE, ONCE],
     },
+    StartedModel { name: "started_chain_2", ..CHAIN },
+    StartedModel { name: "started_chain_pieces_2", words: 16, bound: Some(2), scripts: &[ONCE, ONCE], ..CHAIN },
+    StartedModel { name: "started_chain_3", scripts: &[ONCE, ONCE, ONCE], ..CHAIN },
+    StartedModel { name: "started_chain_windows_2", words: 16, window: 64, scripts: &[ONCE, ONCE], ..CHAIN },
     StartedModel {
         name: "started_flat_2",
         collective: AllReduce,
@@ -256,6 +263,26 @@ pub static KEPT_EARLY: StartedModel = StartedModel {
     scripts: &[FIRST_FIRST, ONE_BY_ONE],
 };
 
+/// Calls that are folded by chain.
+const CHAIN: StartedModel = StartedModel {
+    name: "",
+    collective: AllReduce,
+    algorithm: Chain,
+    words: 1,
+    window: 128,
+    memory: Private,
+    bound: Some(1),
+    scripts: CROSSED,
+};
+
+/// Two ranks that start different calls, which no ticket compares: neither may add to what the other has folded.
+pub static DIFFERENT: StartedModel = StartedModel {
+    name: "mismatch_started_chain_2",
+    bound: Some(3),
+    scripts: &[ONCE, &[StartOther(1), Finish(1)]],
+    ..CHAIN
+};
+
 const ONE_BY_ONE: &[Act] = &[Start(1), Finish(1), Start(2), Finish(2)];
 
 /// The same as `started_registered_away_2` on private buffers, in two windows: rank 0 has to come back for the second.
@@ -326,17 +353,17 @@ impl StartedModel {
         matches!(self.memory, Registered | OpenedOnce)
     }
 
-    fn prepared(&self, started: bool) -> Prepared<'static> {
+    fn prepared(&self, started: bool, op: Op) -> Prepared<'static> {
         let (collective, algorithm) = if started { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
-        let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
+        let signature = Signature::new(collective, DType::U64, op, FoldOrder::Rank, Algorithm::Auto, self.words);
         let signature = if started { signature.started() } else { signature };
         let signature = if started && self.is_registered() { signature.registered() } else { signature };
         let signature = if collective == Gather { signature.rooted(0) } else { signature };
         let signature = signature.in_lane(!started || collective != AllReduce);
-        Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
+        Prepared::new(signature, DType::U64, op, self.scripts.len(), false, algorithm).expect("u64 has all operators")
     }
 
-    fn request(&self, board: &Heap, number: usize) -> Box<ActiveRequest> {
+    fn request(&self, board: &Heap, number: usize, op: Op) -> Box<ActiveRequest> {
         let (rank, ranks) = (board.rank(), self.scripts.len());
         let send = self.contribution(rank, number);
         let receives = self.collective != Gather || rank == 0;
@@ -358,7 +385,7 @@ impl StartedModel {
             Private | Kept | KeptEarly => Room { accumulator: self.window, deposit: self.window },
             Registered | OpenedOnce => Room::NONE_NEEDED,
         };
-        Box::new(ActiveRequest::new(self.prepared(true), buffers, (rank, 0), Blocks::Equal(self.words), room))
+        Box::new(ActiveRequest::new(self.prepared(true, op), buffers, (rank, 0), Blocks::Equal(self.words), room))
     }
 }
 
@@ -374,8 +401,9 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
     let mut numbers = [0; 8];
     for act in model.scripts[rank] {
         match *act {
-            Act::Start(n) => {
-                let started = member.start(model.request(&member.board, n)).map_err(|(_, stop)| stop)?;
+            Act::Start(n) | Act::StartOther(n) => {
+                let op = if matches!(act, Act::StartOther(_)) { Op::Max } else { Op::Sum };
+                let started = member.start(model.request(&member.board, n, op)).map_err(|(_, stop)| stop)?;
                 numbers[n] = member.number_of(started);
             }
             Act::Ask(n) => {
@@ -392,7 +420,7 @@ fn carry_out(member: &mut Member<Heap>, rank: usize, model: &StartedModel) -> Re
                 take(started, n);
             }
             Act::Run(n) => {
-                let (mut buf, call) = ([value(rank, n)], model.prepared(false));
+                let (mut buf, call) = ([value(rank, n)], model.prepared(false, Op::Sum));
                 member.run(&Buffers::in_place(&mut buf).call(0..1, &call))?;
                 assert_eq!(buf[..], model.result(rank, n)[..1], "wrong sum: rank {rank} operation {n}");
             }
@@ -446,4 +474,15 @@ pub fn run_started(model: &'static StartedModel, broken: Option<Rule>) {
     });
     assert!(executions > 1, "{}: the model explores nothing", model.name);
     report(model.name, model.bound, &Tally { executions, died: 0, failed: 0 }, begun);
+}
+
+/// Explores [`DIFFERENT`] and prints how far: every rank learns that the other makes another call.
+pub fn run_different() {
+    let begun = Instant::now();
+    let executions = explore(&DIFFERENT, None, |_, ends| {
+        let is_told = |end: &End| matches!(end, End::Failed(poison, _) if poison.cause() == Cause::Mismatch);
+        assert!(ends.iter().all(is_told), "somebody missed a mismatch: {ends:?}");
+    });
+    assert!(executions > 1, "{}: the model explores nothing", DIFFERENT.name);
+    report(DIFFERENT.name, DIFFERENT.bound, &Tally { executions, died: 0, failed: executions }, begun);
 }

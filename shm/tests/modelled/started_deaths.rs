@@ -2,7 +2,7 @@
 
 use super::started::{Act, Memory, StartedModel, explore};
 use super::{Bound, End, Tally, report};
-use earlybird_shm::Algorithm::{Flat, Slices};
+use earlybird_shm::Algorithm::{Chain, Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll};
 use earlybird_shm::protocol::step::Step::{self, Begin, Claimed, Deposited, Entered, Folded, Left, Published};
 use earlybird_shm::protocol::word::Cause;
@@ -63,6 +63,12 @@ pub static DEATHS: &[DeathsModel] = &[
         dead: &[0, 1],
         visits: &[1],
         reachable: SLICES,
+    },
+    DeathsModel {
+        model: StartedModel { algorithm: Chain, ..model("deaths_started_chain_2", 2, &[ONCE, ONCE]) },
+        dead: &[0, 1],
+        visits: &[1],
+        reachable: &[Begin, Entered, Claimed, Folded, Published, Left],
     },
     DeathsModel {
         model: StartedModel {

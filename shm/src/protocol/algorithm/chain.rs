@@ -8,33 +8,43 @@
 //! In a reduce only the root copies out; every other rank leaves when its own data is folded.
 //!
 //! The fold word is a try-lock: a rank holds at most one and never waits while it holds one.
+//!
+//! A started call is the same without a place in the order of arrival: [`start`] folds this rank's data, after which nothing more is
+//! needed from it unless another rank held a chunk all the while, and [`sweep`] goes on without waiting. No ticket has compared its call
+//! with those of the others, so whoever adds to a chunk compares first.
 
 use crate::protocol::board::{Board, CHUNKS, Need};
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::Pieces;
-use crate::protocol::publish::Done;
+use crate::protocol::publish::{Done, is_final};
 use crate::protocol::step::Step;
 use crate::protocol::store_pace::Stores;
 use crate::protocol::wait::Wake;
-use crate::protocol::word::{FoldState, FoldWord};
+use crate::protocol::word::{self, FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
 
 /// Largest message whose chunks an early rank demotes: 16 KiB to 256 KiB gain 7 to 17 % of the tail under one late
 /// rank, 1 MiB loses as much, with 2 MiB of cache per core.
 const DEMOTE_BYTES: usize = 512 * 1024;
 
+/// How often a rank that starts a call looks for chunks that others hold: for longer than a fold takes, which may be interrupted.
+const LOOKS_AT_START: usize = if cfg!(earlybird_loom) { 1 } else { 64 };
+
 /// The first chunk of the rank with this place: rotated, so that ranks that arrive together start at different chunks.
-fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
+fn start_of(place: usize, ranks: usize, pieces: &Pieces) -> usize {
     place * pieces.number / ranks
 }
 
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
     let (call, ranks) = (op.call, op.ranks);
-    let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
+    let pieces = pieces(op);
     op.reserve(Need::of_all(call.accumulator_bytes(), 0))?;
     // In rank order, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
-    let (first, last) =
-        if call.in_rank_order() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
+    let (first, last) = if call.in_rank_order() {
+        (0, 0)
+    } else {
+        (start_of(place, ranks, &pieces), start_of(ranks - 1, ranks, &pieces))
+    };
     let (mut folded, mut copied) = (Done::default(), Done::default());
     let mut left = pieces.number;
     while left > 0 {
@@ -43,7 +53,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
             if folded.has(i) {
                 continue;
             }
-            if let Some(completed) = try_fold(op, &pieces, i) {
+            if let Some(completed) = try_fold(op, &pieces, i)? {
                 folded.insert(i);
                 if completed {
                     copied.insert(i);
@@ -74,7 +84,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
 /// Runs a broadcast: the root stores chunk by chunk, the others copy each once it is final.
 pub(in crate::protocol) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, area) = (op.board, op.call, op.area);
-    let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
+    let pieces = pieces(op);
     op.reserve(Need::of_all(call.accumulator_bytes(), 0))?;
     if call.prepared.root != Some(op.me) {
         return op.copy_out(&pieces, 0, &Done::default());
@@ -86,6 +96,100 @@ pub(in crate::protocol) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Res
     }
     op.scratch.stores.end(stores, call.bytes());
     Ok(())
+}
+
+/// The chunks of a started call into which a rank has folded its data, those whose result it has, and how many are left of both.
+#[derive(Debug)]
+pub(in crate::protocol) struct Progress {
+    folded: Done,
+    taken: Done,
+    to_fold: usize,
+    to_take: usize,
+}
+
+impl Progress {
+    /// Returns whether this rank has the whole result.
+    pub(in crate::protocol) fn is_complete(&self) -> bool {
+        self.to_take == 0
+    }
+}
+
+/// Marks the entry of a started call and folds this rank's data, in memory that is known to be free. A chunk that another rank holds all
+/// the time is left for later.
+pub(in crate::protocol) fn start<B: Board>(op: &mut Operation<'_, B>) -> Result<Progress, Stop> {
+    op.enter();
+    op.reserve(Need::of_all(op.call.accumulator_bytes(), 0))?;
+    let number = pieces(op).number;
+    let mut progress = Progress { folded: Done::default(), taken: Done::default(), to_fold: number, to_take: number };
+    for look in 0..LOOKS_AT_START {
+        if look > 0 && op.patience.oversubscribed {
+            op.board.yield_now();
+        }
+        sweep(op, &mut progress)?;
+        if progress.to_fold == 0 {
+            break;
+        }
+    }
+    Ok(progress)
+}
+
+/// Folds this rank's data into the chunks that nobody holds and, once it is in all of them, takes the result of those that are final;
+/// returns whether there were any.
+pub(in crate::protocol) fn sweep<B: Board>(op: &mut Operation<'_, B>, progress: &mut Progress) -> Result<bool, Stop> {
+    let pieces = pieces(op);
+    let first = start_of(op.me, op.ranks, &pieces);
+    let left = [progress.to_fold, progress.to_take];
+    for i in (first..pieces.number).chain(0..first) {
+        if progress.folded.has(i) {
+            continue;
+        }
+        if let Some(completed) = try_fold(op, &pieces, i)? {
+            progress.folded.insert(i);
+            progress.to_fold -= 1;
+            if completed {
+                progress.taken.insert(i);
+                progress.to_take -= 1;
+            }
+        }
+    }
+    for i in (first..pieces.number).chain(0..first) {
+        let Operation { board, call, area, epoch, ranks, .. } = *op;
+        if progress.to_fold == 0 && !progress.taken.has(i) && is_final(board, area, i, epoch, ranks) {
+            board.read(pieces.accumulator(area, i), |sum| call.take(sum, &pieces, i));
+            progress.taken.insert(i);
+            progress.to_take -= 1;
+        }
+    }
+    Ok(left != [progress.to_fold, progress.to_take])
+}
+
+/// Waits until [`sweep`] can do more.
+pub(in crate::protocol) fn until_more<B: Board>(op: &mut Operation<'_, B>, progress: &Progress) -> Result<(), Stop> {
+    let number = pieces(op).number;
+    let Operation { area, epoch, me, ranks, .. } = *op;
+    // Whoever holds a chunk lets go of it soon; the last one to fold wakes those that wait for the result.
+    match progress.to_fold {
+        0 => op.wait(Wake::Event, |board| {
+            (0..number).any(|i| !progress.taken.has(i) && is_final(board, area, i, epoch, ranks)).then_some(())
+        }),
+        _ => op.wait(Wake::Poll, |board| {
+            let is_free = |i| may_fold(board, area, i, epoch, ranks, me, false).is_some();
+            (0..number).any(|i| !progress.folded.has(i) && is_free(i)).then_some(())
+        }),
+    }
+}
+
+/// Another rank whose call is not this one, if there is one among those that have entered.
+fn other_call<B: Board>(op: &Operation<'_, B>) -> Option<usize> {
+    let mark = word::entered(op.epoch, op.hash);
+    (0..op.ranks).find(|rank| {
+        let theirs = op.board.line(op.slot, *rank).entered.load(SyncPoint::CallAcquire.order());
+        word::has_entered(theirs, op.epoch) && theirs != mark
+    })
+}
+
+fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
+    Pieces::of(op.call, chunk_bytes(op.call.bytes()), CHUNKS)
 }
 
 /// The chunk size for a message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
@@ -114,13 +218,23 @@ fn may_fold<B: Board>(
 }
 
 /// Adds this rank's part of chunk `i` unless another rank is folding it; `Some(true)` if that completed the chunk.
-fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Option<bool> {
+fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Result<Option<bool>, Stop> {
     let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
-    let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.in_rank_order())?;
+    let Some((word, count)) = may_fold(board, area, i, epoch, ranks, me, call.in_rank_order()) else { return Ok(None) };
     let chunk = board.chunk(area, i);
     let busy = FoldWord::busy(epoch, me, count).0;
-    chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
+    if chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).is_err() {
+        return Ok(None);
+    }
     board.step(Step::Claimed);
+    let is_started = call.prepared.signature.is_started();
+    // The claim has brought the marks of those whose data the chunk has.
+    if is_started
+        && count > 0
+        && let Some(other) = other_call(op)
+    {
+        return Err(op.mismatch(other));
+    }
     let completes = count + 1 == ranks;
     let at = pieces.accumulator(area, i);
     board.write(at, |sum| match count {
@@ -132,7 +246,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     chunk.store(FoldWord::open(epoch, me, count + 1).0, SyncPoint::ChunkRelease.order());
     if completes {
         board.step(Step::Published);
-    } else if call.bytes() <= DEMOTE_BYTES && !op.patience.oversubscribed && !op.all_arrived() {
+    } else if call.bytes() <= DEMOTE_BYTES && !op.patience.oversubscribed && !is_started && !op.all_arrived() {
         // An early rank has time, and the last one's fold is bound by fetching chunks from other cores' caches. Not when all
         // ranks are here: they would fetch the chunk twice.
         board.demote(at);
@@ -140,5 +254,5 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     if completes || call.in_rank_order() {
         op.wake();
     }
-    Some(completes)
+    Ok(Some(completes))
 }

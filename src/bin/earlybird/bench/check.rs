@@ -82,7 +82,8 @@ pub fn judge(rows: &[Row]) -> GuidelineReport {
     for auto in rows.iter().filter(|row| row.algorithm == "auto") {
         let rivals = || rows.iter().filter(|row| row.is_comparable_to(auto) && row.algorithm != "auto");
         let single = |row: &&Row| row.algorithm.parse::<earlybird::Algorithm>().is_ok();
-        if let Some(best) = rivals().filter(single).min_by(|a, b| a.compared_us.median.total_cmp(&b.compared_us.median)) {
+        if let Some(best) = rivals().filter(single).min_by(|a, b| a.compared_us.median.total_cmp(&b.compared_us.median))
+        {
             compare(Best, auto, best);
         }
         for rival in rivals() {
