@@ -93,7 +93,7 @@ mod started {
     use super::modelled::started::Memory::{OpenedOnce, Private, Registered};
     use super::modelled::started::{CROSSED, CROSSED_3, StartedModel, run_started};
     use super::modelled::twins::{RACE, SLEEPS, must_fail};
-    use super::{Flat, Slices};
+    use super::{Chain, Flat, Slices};
     use earlybird_shm::Collective::AllReduce;
     use earlybird_shm::sync::Rule;
 
@@ -136,7 +136,11 @@ mod started {
         scripts: CROSSED,
     };
 
-    /// The same of three ranks.
+    /// The same by chain.
+    static CHAIN: StartedModel =
+        StartedModel { name: "as shipped: chain, under way together", algorithm: Chain, bound: Some(2), ..SLICES };
+
+    /// By slices, of three ranks.
     pub static SLICES_3: StartedModel = StartedModel {
         name: "as shipped: slices of 3 ranks, under way together",
         bound: Some(0),
@@ -205,8 +209,8 @@ mod started {
     }
 
     #[test]
-    fn slices_under_way_together() {
-        run_started(&SLICES, None);
+    fn slices_and_chains_under_way_together() {
+        [&SLICES, &CHAIN].into_iter().for_each(|model| run_started(model, None));
     }
 
     #[test]
