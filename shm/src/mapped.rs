@@ -335,10 +335,7 @@ impl Board for Mapped {
     }
     #[inline]
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
-        match self.has_reserved(area, need) {
-            true => Ok(()),
-            false => self.reserve_more(area, need),
-        }
+        if self.has_reserved(area, need) { Ok(()) } else { self.reserve_more(area, need) }
     }
 
     fn register(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {

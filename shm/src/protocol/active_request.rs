@@ -72,7 +72,7 @@ pub(super) enum State {
     /// Deposited, folding by `slices`: the chunks of the result that are copied out, and the number of the others.
     Folding { copied: Done, left: usize },
     /// Folded by `chain`, but for chunks that others held.
-    Chaining(chain::Progress),
+    Chaining(chain::ChunksLeft),
     /// On registered buffers: their names are published, and they are reduced where they lie.
     Reducing(registered::ChunkProgress),
     /// Deposited, collecting by the exchange; `starts` is true until the first contribution is folded.
@@ -396,7 +396,7 @@ impl<B: Board> Operation<'_, B> {
                 let moved = slices::sweep(self, &slices::pieces(self), copied, left);
                 Ok((moved, *left == 0))
             }
-            (State::Chaining(progress), _) => Ok((chain::sweep(self, progress)?, progress.is_complete())),
+            (State::Chaining(left), _) => Ok((chain::sweep(self, left)?, left.is_complete())),
             (State::Reducing(progress), _) => {
                 let moved = registered::sweep(self, progress)?;
                 Ok((moved, registered::is_complete(self, progress)?))
@@ -440,7 +440,7 @@ impl<B: Board> Operation<'_, B> {
             // `advance` waits for the memory, or needs no wait.
             (State::Queued | State::Deposited, _) => Ok(()),
             (State::Folding { copied, .. }, _) => slices::until_more(self, &slices::pieces(self), copied),
-            (State::Chaining(progress), _) => chain::until_more(self, progress),
+            (State::Chaining(left), _) => chain::until_more(self, left),
             (State::Reducing(progress), _) => registered::until_more(self, progress),
             (State::Collecting { .. }, window) => {
                 exchange::until_more(self, window.expect("an exchange has a window"), sources)

@@ -100,14 +100,14 @@ pub(in crate::protocol) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Res
 
 /// The chunks of a started call into which a rank has folded its data, those whose result it has, and how many are left of both.
 #[derive(Debug)]
-pub(in crate::protocol) struct Progress {
+pub(in crate::protocol) struct ChunksLeft {
     folded: Done,
     taken: Done,
     to_fold: usize,
     to_take: usize,
 }
 
-impl Progress {
+impl ChunksLeft {
     /// Returns whether this rank has the whole result.
     pub(in crate::protocol) fn is_complete(&self) -> bool {
         self.to_take == 0
@@ -116,65 +116,65 @@ impl Progress {
 
 /// Marks the entry of a started call and folds this rank's data, in memory that is known to be free. A chunk that another rank holds all
 /// the time is left for later.
-pub(in crate::protocol) fn start<B: Board>(op: &mut Operation<'_, B>) -> Result<Progress, Stop> {
+pub(in crate::protocol) fn start<B: Board>(op: &mut Operation<'_, B>) -> Result<ChunksLeft, Stop> {
     op.enter();
     op.reserve(Need::of_all(op.call.accumulator_bytes(), 0))?;
     let number = pieces(op).number;
-    let mut progress = Progress { folded: Done::default(), taken: Done::default(), to_fold: number, to_take: number };
+    let mut left = ChunksLeft { folded: Done::default(), taken: Done::default(), to_fold: number, to_take: number };
     for look in 0..LOOKS_AT_START {
         if look > 0 && op.patience.oversubscribed {
             op.board.yield_now();
         }
-        sweep(op, &mut progress)?;
-        if progress.to_fold == 0 {
+        sweep(op, &mut left)?;
+        if left.to_fold == 0 {
             break;
         }
     }
-    Ok(progress)
+    Ok(left)
 }
 
 /// Folds this rank's data into the chunks that nobody holds and, once it is in all of them, takes the result of those that are final;
 /// returns whether there were any.
-pub(in crate::protocol) fn sweep<B: Board>(op: &mut Operation<'_, B>, progress: &mut Progress) -> Result<bool, Stop> {
+pub(in crate::protocol) fn sweep<B: Board>(op: &mut Operation<'_, B>, left: &mut ChunksLeft) -> Result<bool, Stop> {
     let pieces = pieces(op);
     let first = start_of(op.me, op.ranks, &pieces);
-    let left = [progress.to_fold, progress.to_take];
+    let before = [left.to_fold, left.to_take];
     for i in (first..pieces.number).chain(0..first) {
-        if progress.folded.has(i) {
+        if left.folded.has(i) {
             continue;
         }
         if let Some(completed) = try_fold(op, &pieces, i)? {
-            progress.folded.insert(i);
-            progress.to_fold -= 1;
+            left.folded.insert(i);
+            left.to_fold -= 1;
             if completed {
-                progress.taken.insert(i);
-                progress.to_take -= 1;
+                left.taken.insert(i);
+                left.to_take -= 1;
             }
         }
     }
     for i in (first..pieces.number).chain(0..first) {
         let Operation { board, call, area, epoch, ranks, .. } = *op;
-        if progress.to_fold == 0 && !progress.taken.has(i) && is_final(board, area, i, epoch, ranks) {
+        if left.to_fold == 0 && !left.taken.has(i) && is_final(board, area, i, epoch, ranks) {
             board.read(pieces.accumulator(area, i), |sum| call.take(sum, &pieces, i));
-            progress.taken.insert(i);
-            progress.to_take -= 1;
+            left.taken.insert(i);
+            left.to_take -= 1;
         }
     }
-    Ok(left != [progress.to_fold, progress.to_take])
+    Ok(before != [left.to_fold, left.to_take])
 }
 
 /// Waits until [`sweep`] can do more.
-pub(in crate::protocol) fn until_more<B: Board>(op: &mut Operation<'_, B>, progress: &Progress) -> Result<(), Stop> {
+pub(in crate::protocol) fn until_more<B: Board>(op: &mut Operation<'_, B>, left: &ChunksLeft) -> Result<(), Stop> {
     let number = pieces(op).number;
     let Operation { area, epoch, me, ranks, .. } = *op;
     // Whoever holds a chunk lets go of it soon; the last one to fold wakes those that wait for the result.
-    match progress.to_fold {
+    match left.to_fold {
         0 => op.wait(Wake::Event, |board| {
-            (0..number).any(|i| !progress.taken.has(i) && is_final(board, area, i, epoch, ranks)).then_some(())
+            (0..number).any(|i| !left.taken.has(i) && is_final(board, area, i, epoch, ranks)).then_some(())
         }),
         _ => op.wait(Wake::Poll, |board| {
             let is_free = |i| may_fold(board, area, i, epoch, ranks, me, false).is_some();
-            (0..number).any(|i| !progress.folded.has(i) && is_free(i)).then_some(())
+            (0..number).any(|i| !left.folded.has(i) && is_free(i)).then_some(())
         }),
     }
 }
