@@ -1,8 +1,8 @@
 //! A non-blocking call: its arguments and buffers, and how its operations make progress while the caller computes.
 //!
 //! A started call owns its buffers. Its operation is *queued* until all ranks have left the previous user of its slot and
-//! area, then *deposited*: this rank's contribution is in shared memory and nothing further is needed from this rank. A rank
-//! inside any call of the group makes progress in all its pending operations. Calls larger than the windows run segment by
+//! area, then *deposited*: this rank's contribution is in shared memory and nothing further is needed from this rank, unless `chain` could not fold
+//! a part of it. A rank inside any call of the group makes progress in all its pending operations. Calls larger than the windows run segment by
 //! segment. Each segment is an operation and begins when the one before is complete. Their numbers are taken when the call is
 //! started, so that operations have one order on all ranks.
 //!

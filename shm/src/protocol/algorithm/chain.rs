@@ -53,9 +53,9 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
             if folded.has(i) {
                 continue;
             }
-            if let Some(completed) = try_fold(op, &pieces, i)? {
+            if let Some(count) = claim(op, i) {
                 folded.insert(i);
-                if completed {
+                if fold(op, &pieces, i, count) {
                     copied.insert(i);
                 }
                 left -= 1;
@@ -143,10 +143,16 @@ pub(in crate::protocol) fn sweep<B: Board>(op: &mut Operation<'_, B>, left: &mut
         if left.folded.has(i) {
             continue;
         }
-        if let Some(completed) = try_fold(op, &pieces, i)? {
+        if let Some(count) = claim(op, i) {
+            // The claim has brought the marks of those whose data the chunk has.
+            if count > 0
+                && let Some(other) = other_call(op)
+            {
+                return Err(op.mismatch(other));
+            }
             left.folded.insert(i);
             left.to_fold -= 1;
-            if completed {
+            if fold(op, &pieces, i, count) {
                 left.taken.insert(i);
                 left.to_take -= 1;
             }
@@ -217,24 +223,23 @@ fn may_fold<B: Board>(
     (!in_rank_order || count == me).then_some((word, count))
 }
 
-/// Adds this rank's part of chunk `i` unless another rank is folding it; `Some(true)` if that completed the chunk.
-fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Result<Option<bool>, Stop> {
-    let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
-    let Some((word, count)) = may_fold(board, area, i, epoch, ranks, me, call.in_rank_order()) else { return Ok(None) };
-    let chunk = board.chunk(area, i);
+/// Claims chunk `i` unless another rank is folding it; its number of contributions.
+#[inline(always)]
+fn claim<B: Board>(op: &Operation<'_, B>, i: usize) -> Option<usize> {
+    let (board, area, epoch, me, ranks) = (op.board, op.area, op.epoch, op.me, op.ranks);
+    let (word, count) = may_fold(board, area, i, epoch, ranks, me, op.call.in_rank_order())?;
     let busy = FoldWord::busy(epoch, me, count).0;
-    if chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).is_err() {
-        return Ok(None);
-    }
+    let chunk = board.chunk(area, i);
+    chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
     board.step(Step::Claimed);
-    let is_started = call.prepared.signature.is_started();
-    // The claim has brought the marks of those whose data the chunk has.
-    if is_started
-        && count > 0
-        && let Some(other) = other_call(op)
-    {
-        return Err(op.mismatch(other));
-    }
+    Some(count)
+}
+
+/// Adds this rank's part of chunk `i`, which it has claimed and which has `count` contributions; returns whether that completed the chunk.
+#[inline(always)]
+fn fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize, count: usize) -> bool {
+    let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
+    let chunk = board.chunk(area, i);
     let completes = count + 1 == ranks;
     let at = pieces.accumulator(area, i);
     board.write(at, |sum| match count {
@@ -246,7 +251,11 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> R
     chunk.store(FoldWord::open(epoch, me, count + 1).0, SyncPoint::ChunkRelease.order());
     if completes {
         board.step(Step::Published);
-    } else if call.bytes() <= DEMOTE_BYTES && !op.patience.oversubscribed && !is_started && !op.all_arrived() {
+    } else if call.bytes() <= DEMOTE_BYTES
+        && !op.patience.oversubscribed
+        && !call.prepared.signature.is_started()
+        && !op.all_arrived()
+    {
         // An early rank has time, and the last one's fold is bound by fetching chunks from other cores' caches. Not when all
         // ranks are here: they would fetch the chunk twice.
         board.demote(at);
@@ -254,5 +263,5 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> R
     if completes || call.in_rank_order() {
         op.wake();
     }
-    Ok(Some(completes))
+    completes
 }
