@@ -26,6 +26,7 @@ fn rank() {
         ("again", again),
         ("fails", fails),
         ("differs", differs),
+        ("long_differs", long_differs),
     ]);
 }
 
@@ -556,6 +557,21 @@ fn different_calls_are_one_error_over_several_nodes() {
             let job = Job::new("differs", 4).arg(case).arg(odd).var("EARLYBIRD_RANKS_PER_NODE", "2,2");
             crate::common::all_tell_of_different_calls(job, "EB_MISMATCH ranks ");
         }
+    }
+}
+
+/// Long calls by different operators, which no ticket has compared before data are folded.
+fn long_differs(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let op = if comm.rank() == 0 { Op::Sum } else { Op::Max };
+    let ended = comm.start(CollectiveArgs::all_reduce(vec![1u32; 100_000], op)).and_then(|request| request.wait());
+    player.say(ended.map_or_else(|error| error.code(), |_| "accepted"));
+}
+
+#[test]
+fn long_calls_that_differ_are_told_to_all() {
+    for said in Job::new("long_differs", 2).run() {
+        assert_eq!(said, ["EB_MISMATCH"]);
     }
 }
 
