@@ -21,7 +21,7 @@ pub fn tuning_lines(rows: &[Row]) -> String {
     let balanced = rows.iter().filter(|row| row.pattern == Pattern::Balanced.name() && is_choice(&row.algorithm));
     for (name, rows) in balanced.into_group_map_by(|row| &*row.algorithm).into_iter().sorted_by_key(|(name, _)| *name) {
         let points = rows.iter().sorted_by_key(|row| row.bytes);
-        let points = points.map(|row| format!("[{}, {:.2e}]", row.bytes, row.compared_us.median / 1e6)).join(", ");
+        let points = points.map(|row| format!("[{}, {:.2e}]", row.bytes, row.tail_us_median / 1e6)).join(", ");
         lines += &format!("tails.{ranks}.{op}.\"{name}\" = [{points}]\n");
     }
     lines
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_tails_of_balanced_calls_are_lines_that_are_read_again() {
         let mut rows = rows(|bytes, _| [("auto", 1.0), ("flat", 2.0 + bytes as f64), ("plan:ring", 3.0)]);
-        rows.iter_mut().filter(|row| row.pattern == "random").for_each(|row| row.compared_us.median = 77.0);
+        rows.iter_mut().filter(|row| row.pattern == "random").for_each(|row| row.tail_us_median = 77.0);
         let lines = tuning_lines(&rows);
         assert!(lines.starts_with("# ranks.2.allreduce: auto everywhere\n"), "{lines}");
         assert!(
