@@ -68,6 +68,12 @@ static inline uint64_t there(int rank)
     return flag >> 20 == call ? flag & ((1 << 20) - 1) : 0;
 }
 
+static inline void until_told(int rank)
+{
+    while (!there(rank))
+        relax();
+}
+
 static inline void enter(void)
 {
     if (!all)
@@ -148,8 +154,7 @@ static inline void expose(const void *buffer)
 /* Reads from the buffer of `rank`. */
 static void read_from(int rank, size_t first, size_t bytes, void *to)
 {
-    while (!there(rank))
-        relax();
+    until_told(rank);
     place at;
     memcpy(&at, of(rank)->few, sizeof at);
     struct iovec here = {to, bytes}, theirs = {(void *)(uintptr_t)(at.address + first), bytes};
@@ -157,9 +162,10 @@ static void read_from(int rank, size_t first, size_t bytes, void *to)
         MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
+/* Leaves the call, and waits until all have: they read out of this rank's buffer. */
 static inline void until_all_have_read(void)
 {
-    atomic_store_explicit(&all[me].left, call, memory_order_release);
+    leave();
     for (int r = 0; r < ranks; r++)
         while (atomic_load_explicit(&all[r].left, memory_order_acquire) < call)
             relax();
@@ -188,8 +194,7 @@ int MPI_Barrier(MPI_Comm comm)
     enter();
     tell(1);
     for (int r = 0; r < ranks; r++)
-        while (!there(r))
-            relax();
+        until_told(r);
     return leave();
 }
 
