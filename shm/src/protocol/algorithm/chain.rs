@@ -27,7 +27,8 @@ use crate::sync::{Ordering, SyncPoint};
 /// rank, 1 MiB loses as much, with 2 MiB of cache per core.
 const DEMOTE_BYTES: usize = 512 * 1024;
 
-/// How often a rank that starts a call looks for chunks that others hold: for longer than a fold takes, which may be interrupted.
+/// How often a rank that starts a call looks for chunks that others hold: for microseconds, and no rank may be awaited. Of two ranks that
+/// start at one instant, up to 7 % have to come back for a chunk (`docs/results/2026-11-29.md`).
 const LOOKS_AT_START: usize = if cfg!(earlybird_loom) { 1 } else { 64 };
 
 /// The first chunk of the rank with this place: rotated, so that ranks that arrive together start at different chunks.
@@ -63,15 +64,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
             }
         }
         if left > 0 && !found {
-            let (area, epoch, me, in_rank_order) = (op.area, op.epoch, op.me, call.in_rank_order());
-            // In rank order the wait lasts until late lower ranks come, and they wake this one; otherwise the chunk is busy
-            // and its holder is folding.
-            let wake = if in_rank_order { Wake::Event } else { Wake::Poll };
-            op.wait(wake, |board| {
-                (0..pieces.number)
-                    .any(|i| !folded.has(i) && may_fold(board, area, i, epoch, ranks, me, in_rank_order).is_some())
-                    .then_some(())
-            })?;
+            until_free(op, pieces.number, &folded)?;
         }
     }
     match call.has_result(op.me) {
@@ -115,7 +108,7 @@ impl ChunksLeft {
 }
 
 /// Marks the entry of a started call and folds this rank's data, in memory that is known to be free. A chunk that another rank holds all
-/// the time is left for later.
+/// the while is left for later.
 pub(in crate::protocol) fn start<B: Board>(op: &mut Operation<'_, B>) -> Result<ChunksLeft, Stop> {
     op.enter();
     op.reserve(Need::of_all(op.call.accumulator_bytes(), 0))?;
@@ -172,17 +165,25 @@ pub(in crate::protocol) fn sweep<B: Board>(op: &mut Operation<'_, B>, left: &mut
 /// Waits until [`sweep`] can do more.
 pub(in crate::protocol) fn until_more<B: Board>(op: &mut Operation<'_, B>, left: &ChunksLeft) -> Result<(), Stop> {
     let number = pieces(op).number;
-    let Operation { area, epoch, me, ranks, .. } = *op;
-    // Whoever holds a chunk lets go of it soon; the last one to fold wakes those that wait for the result.
+    let Operation { area, epoch, ranks, .. } = *op;
     match left.to_fold {
+        // The last one to fold wakes those that wait for the result.
         0 => op.wait(Wake::Event, |board| {
             (0..number).any(|i| !left.taken.has(i) && is_final(board, area, i, epoch, ranks)).then_some(())
         }),
-        _ => op.wait(Wake::Poll, |board| {
-            let is_free = |i| may_fold(board, area, i, epoch, ranks, me, false).is_some();
-            (0..number).any(|i| !left.folded.has(i) && is_free(i)).then_some(())
-        }),
+        _ => until_free(op, number, &left.folded),
     }
+}
+
+/// Waits until this rank may fold a chunk that is not in `folded`, of so many.
+fn until_free<B: Board>(op: &mut Operation<'_, B>, number: usize, folded: &Done) -> Result<(), Stop> {
+    let Operation { area, epoch, me, ranks, .. } = *op;
+    let in_rank_order = op.call.in_rank_order();
+    // In rank order the wait lasts until late lower ranks come, and they wake this one; otherwise the chunk is busy
+    // and its holder is folding.
+    let wake = if in_rank_order { Wake::Event } else { Wake::Poll };
+    let is_free = |board: &B, i| may_fold(board, area, i, epoch, ranks, me, in_rank_order).is_some();
+    op.wait(wake, |board| (0..number).any(|i| !folded.has(i) && is_free(board, i)).then_some(()))
 }
 
 /// Another rank whose call is not this one, if there is one among those that have entered.
